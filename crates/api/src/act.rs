@@ -2,32 +2,41 @@
 
 mod admit;
 mod announce;
+mod attachment;
 mod blobs;
+mod change;
 mod choice;
 mod compaction;
 mod control;
 mod diff;
+mod export;
+mod fold_check;
 mod fork;
+mod import;
 mod interrupt;
 mod messages;
+mod metadata;
 mod models;
 mod moves;
 mod resolve;
 mod retry;
 mod sessions;
+mod transfer;
 
 pub(crate) use admit::{AdmitRequest, admit};
 pub(crate) use announce::announce;
 pub(crate) use blobs::missing;
+pub(crate) use change::{ChangeRequest, change};
 pub(crate) use compaction::{CompactRequest, admit_compaction};
 pub(crate) use control::Asked;
 pub(crate) use diff::{DiffQuery, diff};
+pub(crate) use export::export;
+pub use fold_check::differing_messages;
 pub(crate) use fork::{ForkRequest, forked};
+pub(crate) use import::{FilesFate, ImportQuery, import};
 pub(crate) use interrupt::{AbortRequest, InterruptedView, aborted, interrupt};
 pub(crate) use messages::{context, one, prompt_row, transcript};
 pub(crate) use models::{ShownCatalog, ShownProvider, Source, shown_models, shown_with};
 pub(crate) use moves::{MoveRequest, asked};
 pub(crate) use resolve::{Workspace, location, workspace};
-pub(crate) use sessions::{
-    ChangeRequest, NewSessionRequest, create, delete_session, home, relearn, rename,
-};
+pub(crate) use sessions::{NewSessionRequest, create, delete_session, home, relearn};

@@ -4,7 +4,7 @@ use std::fmt;
 use auth::AuthError;
 use axum::response::{IntoResponse, Response};
 use credentials::CredentialsError;
-use domain::{IdError, SessionError, SessionId};
+use domain::{ErrorCode, IdError, SessionError, SessionId};
 use http::StatusCode;
 use store::StoreError;
 
@@ -93,7 +93,7 @@ impl ApiError {
     /// The error of a fork that needs a copy of files which no snapshot has.
     pub(crate) fn not_captured() -> Self {
         Self::Refused(SessionError {
-            code: "workspace.not_captured".to_owned(),
+            code: ErrorCode::WorkspaceNotCaptured.into(),
             message: "the session's files were never captured, so they cannot be copied: give it a prompt first, \
                       or share them"
                 .to_owned(),
@@ -103,7 +103,7 @@ impl ApiError {
     /// The same error for files before the session's first snapshot.
     pub(crate) fn not_captured_then() -> Self {
         Self::Refused(SessionError {
-            code: "workspace.not_captured".to_owned(),
+            code: ErrorCode::WorkspaceNotCaptured.into(),
             message: "the files as they were at that message were never captured, so they cannot be copied: fork at a \
                       later message, or share them"
                 .to_owned(),
@@ -112,9 +112,9 @@ impl ApiError {
 
     /// The error for a control that could not be carried out.
     pub(crate) fn refused(error: SessionError, session: &SessionId) -> Self {
-        match error.code.as_str() {
-            "session.busy" => Self::Busy(session.clone()),
-            "session.message_unknown" => Self::NotFound("a message with this id was"),
+        match error.code.known() {
+            Some(ErrorCode::SessionBusy) => Self::Busy(session.clone()),
+            Some(ErrorCode::SessionMessageUnknown) => Self::NotFound("a message with this id was"),
             _ => Self::Refused(error),
         }
     }
@@ -158,8 +158,8 @@ impl ApiError {
             | Self::Barred { .. } => None,
         };
         let reason = match self {
-            Self::Busy(_) => Some("session.busy".to_owned()),
-            Self::Refused(error) | Self::NoSuch(error) => Some(error.code.clone()),
+            Self::Busy(_) => Some(ErrorCode::SessionBusy.to_string()),
+            Self::Refused(error) | Self::NoSuch(error) => Some(error.code.to_string()),
             Self::Invalid(_)
             | Self::Unauthenticated(_)
             | Self::Forbidden(_)
@@ -241,10 +241,12 @@ impl From<CredentialsError> for ApiError {
             | CredentialsError::CannotSeal { .. }
             | CredentialsError::NotConfigured { .. }
             | CredentialsError::SignIn(_)
-            | CredentialsError::Ended(_)) => Self::Refused(SessionError {
-                code: error.code().unwrap_or_default().to_owned(),
-                message: error.to_string(),
-            }),
+            | CredentialsError::Ended(_)) => match error.code() {
+                Some(code) => {
+                    Self::Refused(SessionError { code: code.into(), message: error.to_string() })
+                }
+                None => Self::Internal(error.into()),
+            },
         }
     }
 }

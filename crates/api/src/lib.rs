@@ -4,6 +4,9 @@
 //! request ─scope─▶ authenticate ─▶ handler: prove, parse, do, answer ──▶ store
 //!                                     │ admit, interrupt                    │
 //!                                     └──▶ waker ──hint──▶ worker           └─▶ follow hub ─SSE─▶ clients
+//!
+//! rows ────────────────────▶ view ─▶ answers          surface ─▶ act ─▶ state ─▶ follow ─▶ render ─▶ fold ─▶ view
+//! events ─▶ fold ─▶ changes ─▶ render ─▶ stock events       (who may use whom; tests/api/layers.rs)
 //! ```
 //!
 //! Invariants: no handler reads a row without the tenant that its key has proved; a hint is sent after its commit and
@@ -15,9 +18,12 @@ mod act;
 mod changes;
 mod default_model;
 mod error;
+mod fold;
 mod follow;
 mod homes;
 mod origin;
+mod principal;
+mod render;
 mod settings;
 mod shares;
 mod state;
@@ -27,8 +33,9 @@ mod text;
 mod view;
 mod wake;
 
+pub use act::differing_messages;
 pub use default_model::DefaultModel;
 pub use origin::{Origin, OriginError, Origins};
 pub use settings::{ApiSettings, ModelList};
 pub use state::{ApiParts, ApiState};
-pub use table::{route_table, router};
+pub use table::{openapi, route_table, router};

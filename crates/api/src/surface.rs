@@ -4,10 +4,12 @@ pub(crate) mod native;
 pub(crate) mod stock;
 
 mod at;
-mod dialect;
-mod extract;
+pub(crate) mod dialect;
+pub(crate) mod extract;
+pub(crate) mod ignored;
 mod limit;
-mod paged;
+mod listed;
+pub(crate) mod paged;
 mod redacted;
 
 pub(crate) use dialect::Dialect;

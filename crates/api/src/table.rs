@@ -1,7 +1,10 @@
 //! The table of routes, the router that is built from it, and the middleware around every request.
 
 mod browser;
+pub(crate) mod contract;
+mod document;
 mod native;
+mod openapi;
 mod operations;
 mod route;
 mod scope;
@@ -10,7 +13,7 @@ mod wall;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use http::Method;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -19,12 +22,19 @@ use self::route::Route;
 use self::scope::{authenticate, scope};
 use crate::ApiState;
 use crate::error::ApiError;
-use crate::surface::MAX_BODY_BYTES;
+use crate::surface::{MAX_BODY_BYTES, ignored};
 
 fn table() -> Vec<Route> {
-    let mut routes = native::routes();
-    routes.extend(stock::routes());
+    let mut routes = handled();
     routes.extend(operations::routes());
+    routes
+}
+
+/// Routes with handlers of their own.
+fn handled() -> Vec<Route> {
+    let mut routes = native::routes();
+    routes.extend(document::routes());
+    routes.extend(stock::routes());
     routes
 }
 
@@ -34,11 +44,17 @@ pub fn route_table() -> Vec<(Method, &'static str)> {
     table().into_iter().map(|route| (route.method, route.path)).collect()
 }
 
+pub use self::openapi::openapi;
+
 /// Builds the router. A body has at most 1 MiB. Every path needs a key except those in `exceptions.txt`; that
 /// includes unknown paths.
 pub fn router(state: ApiState) -> Router {
     let mut router = Router::new();
-    for route in table() {
+    for route in handled() {
+        router = router.route(route.path, route.handler.layer(from_fn(ignored::tell)));
+    }
+    // They read nothing of what they are sent.
+    for route in operations::routes() {
         router = router.route(route.path, route.handler);
     }
     router

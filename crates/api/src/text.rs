@@ -35,3 +35,32 @@ pub(crate) fn secret<'a>(name: &str, text: &'a str) -> Result<&'a str, ApiError>
 pub(crate) fn plain(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }
+
+/// Returns the text that percent-encoded bytes mean; `None` if they mean none.
+pub(crate) fn percent_decode(text: &[u8]) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter().copied();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+            let (high, low) = (digit()?, digit()?);
+            bytes.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_in_the_header_is_percent_encoded() {
+        assert_eq!(percent_decode(b"%2Ftmp%2Fa%20b").as_deref(), Some("/tmp/a b"));
+        assert_eq!(percent_decode(b"/plain").as_deref(), Some("/plain"));
+        assert_eq!(percent_decode(b"/%4"), None);
+        assert_eq!(percent_decode(b"/%ff"), None);
+    }
+}

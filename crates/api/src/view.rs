@@ -1,7 +1,7 @@
-//! The shapes in which sessions and messages are shown: `{ info, parts }`, as stock clients expect.
+//! The shapes in which sessions and messages are shown: `{ info, parts }`, as stock clients expect. One row gives one
+//! shape, whether it was read or folded.
 
 mod call;
-mod draft;
 mod files;
 mod message;
 mod project;
@@ -11,13 +11,12 @@ mod stock;
 mod stock_tool;
 mod tokens;
 
-pub(crate) use draft::{Draft, called_row, settle};
 pub(crate) use files::{AddedSteps, DiffView, FileView, SummaryView};
 pub(crate) use message::{
-    MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message,
+    MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message, part,
 };
 pub(crate) use project::ProjectView;
 pub(crate) use second::second_session;
 pub(crate) use session::SessionView;
-pub(crate) use stock::{all_as_stock, as_stock};
+pub(crate) use stock::{all_as_stock, as_stock, part_as_stock};
 pub(crate) use tokens::{TokensView, Usd, usd};

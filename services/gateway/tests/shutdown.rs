@@ -61,6 +61,7 @@ async fn a_session(store: &Store, org: OrgId, now: i64) -> Result<SessionId> {
         store.ensure_location(org, project.id.clone(), kind, "/workspace".into(), now).await?;
     let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
     let created = SessionCreated {
+        by: None,
         project: project.id,
         location: location.id,
         directory: location.directory,
@@ -69,6 +70,8 @@ async fn a_session(store: &Store, org: OrgId, now: i64) -> Result<SessionId> {
         model: None,
         parent: None,
         named: false,
+        rules: Vec::new(),
+        metadata: None,
     };
     store.create_session(org, NewSession { id: id.clone(), created, now }).await?;
     Ok(id)

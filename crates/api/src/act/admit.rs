@@ -1,18 +1,23 @@
 //! Turns a client's request into an admitted prompt: one call of the store, then hints.
 
+use std::collections::BTreeMap;
+
 use domain::{
-    Delivery, IdMint, MessageId, ModelRef, OrgId, PartId, PromptAdmitted, PromptPart, SessionId,
+    Delivery, IdMint, MessageId, ModelRef, PartId, PromptAdmitted, PromptPart, SessionId,
     SessionRef, Stamp, TimestampMs,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use session_rules::Agents;
 use sha2::{Digest, Sha256};
 use store::{AdmittedPrompt, NewPrompt, StoreError};
 
+use super::attachment::Attachment;
 use super::choice::{ModelRequest, agent, has_model, variant};
 use super::retry;
 use crate::ApiState;
 use crate::error::ApiError;
+use crate::principal::Principal;
 use crate::text::{id, plain, shown};
 
 /// The most bytes that all texts of a prompt may have together.
@@ -21,8 +26,8 @@ const MAX_PARTS: usize = 100;
 /// How far a client's clock may be ahead of ours. The ids that it mints carry its time.
 const MAX_AHEAD_MS: TimestampMs = 60_000;
 
-/// A prompt as clients send it. Unknown fields of stock clients are ignored.
-#[derive(Debug, Default, Deserialize)]
+/// A prompt as clients send it. A field of the released contract that is not offered is refused by its name.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct AdmitRequest {
     #[serde(rename = "messageID", alias = "id")]
     message_id: Option<String>,
@@ -37,18 +42,41 @@ pub(crate) struct AdmitRequest {
     resume: Option<bool>,
     #[serde(rename = "noReply")]
     pub(crate) no_reply: Option<bool>,
+    #[schemars(skip)]
+    system: Option<String>,
+    #[serde(default)]
+    #[schemars(skip)]
+    tools: BTreeMap<String, bool>,
+    #[schemars(skip)]
+    format: Option<FormatRequest>,
     /// A description for people, set when no user wrote the prompt. Not a field of the request.
     #[serde(skip)]
     pub(crate) synthetic: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+/// The form of the answer that a client wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct FormatRequest {
+    r#type: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
 struct PartRequest {
     r#type: String,
     text: Option<String>,
+    /// The address of a part of type `file`.
+    #[schemars(skip)]
+    url: Option<String>,
+    #[schemars(skip)]
+    filename: Option<String>,
+    #[schemars(skip)]
+    mime: Option<String>,
+    #[schemars(skip)]
+    ignored: Option<bool>,
     /// Ignored: clients may number their parts, but we mint the ids.
     #[serde(rename = "id")]
-    _id: Option<serde::de::IgnoredAny>,
+    #[schemars(skip)]
+    _id: Option<serde_json::Value>,
 }
 
 /// The content that distinguishes an exact retry from another prompt: only the client's fields, not ours.
@@ -69,6 +97,24 @@ impl AdmitRequest {
         self.model.is_none() && self.variant.as_deref().is_some_and(|name| !name.is_empty())
     }
 
+    /// Refuses what the answer would silently be without.
+    fn check(&self) -> Result<(), ApiError> {
+        let has_system = self.system.as_deref().is_some_and(|text| !text.trim().is_empty());
+        let refused = if has_system {
+            "a prompt has no `system` text of its own yet: put it into the prompt, or into an AGENTS.md of the workspace"
+        } else if self.tools.values().any(|on| !on) {
+            "a prompt cannot switch `tools` off yet: create the session with `permission` rules, or choose an agent \
+             without these tools"
+        } else if self.format.as_ref().is_some_and(|format| format.r#type != "text") {
+            "an answer is text: leave `format` out, and say in the prompt what the answer must look like"
+        } else if self.parts.iter().any(|part| part.ignored == Some(true)) {
+            "a part that the model must not see (`ignored`) is not kept: leave it out"
+        } else {
+            return Ok(());
+        };
+        Err(ApiError::NotOffered(refused))
+    }
+
     /// Returns the prompt to admit. Its ids stay the same when the statement is retried. `current` is the session's
     /// model, used for a variant without a model.
     fn into_prompt(
@@ -78,6 +124,7 @@ impl AdmitRequest {
         current: Option<ModelRef>,
         agents: &Agents,
     ) -> Result<PromptAdmitted, ApiError> {
+        self.check()?;
         let mut mint = IdMint::after(Stamp::default(), now);
         let message: MessageId = match self.message_id.as_deref() {
             Some(text) => id(text)?,
@@ -114,7 +161,17 @@ impl AdmitRequest {
         let wake = self.resume.unwrap_or(true) && !self.no_reply.unwrap_or(false);
         let delivery = self.delivery.unwrap_or_default();
         let synthetic = self.synthetic;
-        Ok(PromptAdmitted { message, delivery, parts, agent, model, wake, digest, synthetic })
+        Ok(PromptAdmitted {
+            by: None,
+            message,
+            delivery,
+            parts,
+            agent,
+            model,
+            wake,
+            digest,
+            synthetic,
+        })
     }
 }
 
@@ -135,13 +192,23 @@ fn texts(parts: &[PartRequest], text: Option<&str>) -> Result<Vec<String>, ApiEr
     }
     let mut texts = Vec::with_capacity(parts.len() + 1);
     for part in parts {
-        if part.r#type != "text" {
-            return Err(ApiError::Invalid(format!(
-                "parts of type `{}` are not supported yet; send text",
-                shown(&part.r#type)
-            )));
-        }
-        texts.push(plain(part.text.as_deref().unwrap_or_default()));
+        texts.push(match part.r#type.as_str() {
+            "text" => plain(part.text.as_deref().unwrap_or_default()),
+            "file" => {
+                let Some(url) = part.url.as_deref() else {
+                    let message = "a part of type `file` has a `url` with its content";
+                    return Err(ApiError::invalid(message));
+                };
+                let (name, mime) = (part.filename.as_deref(), part.mime.as_deref());
+                Attachment { url, name, mime }.text()?
+            }
+            other => {
+                return Err(ApiError::Invalid(format!(
+                    "parts of type `{}` are not supported yet; send text, or a file as `data:` URL",
+                    shown(other)
+                )));
+            }
+        });
     }
     texts.extend(text.map(plain));
     let bytes: usize = texts.iter().map(String::len).sum();
@@ -161,18 +228,19 @@ fn texts(parts: &[PartRequest], text: Option<&str>) -> Result<Vec<String>, ApiEr
 /// Admits a prompt. Once this returns, the prompt cannot be lost. Its worker gets a hint in parallel to the answer.
 pub(crate) async fn admit(
     state: &ApiState,
-    org: OrgId,
+    principal: &Principal,
     session: SessionId,
     request: AdmitRequest,
 ) -> Result<AdmittedPrompt, ApiError> {
-    let now = state.clock().now_ms();
+    let (org, now) = (principal.org, state.clock().now_ms());
     let default = state.settings().default_model.get();
     let current = if request.varies_alone() {
         state.store().session(org, session.clone()).await?.model.or(Some(default.clone()))
     } else {
         None
     };
-    let prompt = request.into_prompt(now, &default.provider, current, state.agents())?;
+    let mut prompt = request.into_prompt(now, &default.provider, current, state.agents())?;
+    prompt.by = Some(principal.author.clone());
     has_model(state, org, prompt.model.as_ref()).await?;
     let (id, wakes) = (prompt.message.clone(), prompt.wake);
     let new = NewPrompt { session: session.clone(), prompt, now };
@@ -239,7 +307,10 @@ mod tests {
     fn what_cannot_be_run_is_refused_with_what_to_do() {
         assert!(refusal(r#"{"parts":[{"type":"text","text":" \n"}]}"#).contains("empty"));
         assert!(refusal("{}").contains("empty"));
-        assert!(refusal(r#"{"parts":[{"type":"file"}]}"#).contains("`file`"));
+        assert!(refusal(r#"{"parts":[{"type":"file"}]}"#).contains("`url`"));
+        assert!(refusal(r#"{"parts":[{"type":"agent","name":"x"}]}"#).contains("`agent`"));
+        let image = r#"{"parts":[{"type":"file","filename":"a.png","mime":"image/png","url":"data:image/png;base64,iVBORw0="}]}"#;
+        assert!(refusal(image).contains("`a.png` (image/png) is no text"));
         assert!(refusal(r#"{"text":"x","model":"/"}"#).contains("provider/model"));
         assert!(refusal(r#"{"id":"ses_a","text":"x"}"#).contains("msg_"));
         let mut ahead = IdMint::after(Stamp::default(), NOW + MAX_AHEAD_MS + 1_000);

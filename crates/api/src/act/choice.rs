@@ -1,6 +1,7 @@
 //! The agent and the model that a request chooses.
 
-use domain::{ModelRef, OrgId, SessionError};
+use domain::{ErrorCode, ModelRef, OrgId, SessionError};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use session_rules::Agents;
 
@@ -12,7 +13,7 @@ use crate::text::shown;
 const MAX_MODEL_CHARS: usize = 200;
 
 /// A model: `provider/model`, a bare name of the default provider's, or the fields that stock clients send.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum ModelRequest {
     /// `provider/model`, where the model's name may contain slashes, or a bare name of the default provider's.
@@ -84,7 +85,7 @@ pub(crate) async fn has_model(
         "there is no model `{provider}/{}`; did you mean `{provider}/{known}`?",
         shown(asked)
     );
-    Err(ApiError::NoSuch(SessionError { code: "model.unknown".into(), message }))
+    Err(ApiError::NoSuch(SessionError { code: ErrorCode::ModelUnknown.into(), message }))
 }
 
 /// Returns the agent's name, or an error that lists the known agents.

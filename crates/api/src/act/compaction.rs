@@ -1,4 +1,5 @@
 use domain::{Control, Delivery, IdMint, MessageId, Stamp};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use store::{AdmittedControl, SessionRow};
 
@@ -8,7 +9,7 @@ use crate::error::ApiError;
 use crate::text::id;
 
 /// A request to put a compaction into the inbox.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct CompactRequest {
     #[serde(rename = "messageID", alias = "id")]
     message_id: Option<String>,

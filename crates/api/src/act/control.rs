@@ -169,7 +169,8 @@ mod tests {
     }
 
     fn delivered(message: &str, code: Option<&str>) -> RecordedEvent {
-        let error = code.map(|code| SessionError { code: code.into(), message: "why".into() });
+        let error =
+            code.map(|code| SessionError { code: code.to_owned().into(), message: "why".into() });
         recorded(ControlDelivered { message: message.parse().expect("an id"), error })
     }
 
@@ -229,10 +230,16 @@ mod tests {
         assert_eq!(told(&ended(DrainOutcome::Interrupted)), None);
         let cancelled = InputCancelled { message: "msg_c".parse().expect("an id") };
         assert_eq!(told(&recorded(cancelled)), None);
-        assert_eq!(told(&recorded(InterruptRequested { target: InterruptTarget::Parked })), None);
+        assert_eq!(
+            told(&recorded(InterruptRequested { by: None, target: InterruptTarget::Parked })),
+            None
+        );
         let mut begun = revert();
         assert!(begun.note(&delivered("msg_c", None)).is_none());
-        let error = SessionError { code: "workspace.restore_failed".into(), message: "why".into() };
+        let error = SessionError {
+            code: domain::ErrorCode::WorkspaceRestoreFailed.into(),
+            message: "why".into(),
+        };
         let cleared = recorded(RevertCleared { error: Some(error) });
         assert!(matches!(begun.note(&cleared), Some(Err(ApiError::Refused(_)))));
     }

@@ -4,6 +4,7 @@
 //! before and after instead.
 
 use domain::{FileStatus, LocationId, LocationRef, MessageId, OrgId, SnapshotTree};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use snapshots::{ChangeStatus, FileChanges, PackRef, SnapshotLimits, TreeId};
 use store::SessionRow;
@@ -17,7 +18,7 @@ use crate::view::{DiffView, FileView};
 /// The longest chain of Locations whose packs are read: a Location may begin with a copy of another's files.
 const MAX_SEEDS: usize = 16;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct DiffQuery {
     #[serde(rename = "messageID")]
     message_id: Option<String>,
@@ -95,7 +96,9 @@ async fn packs(
                 pack: row.pack,
             })
         }));
-        next = state.store().location(org, location).await?.seed.map(|seed| seed.location);
+        let seed = state.store().location(org, location.clone()).await?.seed;
+        // An imported session's Location begins with its own first snapshot.
+        next = seed.map(|seed| seed.location).filter(|from| *from != location);
     }
     Ok(packs)
 }

@@ -2,8 +2,9 @@
 
 use domain::{
     IdMint, LocationRef, MessageId, RecordedEvent, Seq, SessionCreated, SessionEvent,
-    SessionForked, SessionId, SnapshotTree, Stamp,
+    SessionForked, SessionId, SnapshotTree, Stamp, ToolRule,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 use store::{Creation, LocationKind, LocationRow, NewFork, Seed, SessionRow, StoreError};
 
@@ -21,7 +22,7 @@ const PAGE: i64 = 1_000;
 const FIRST: Seq = Seq(3);
 
 /// The files that a fork works on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Files {
     /// The parent's: both sessions share one Location.
@@ -32,7 +33,7 @@ enum Files {
 }
 
 /// The place of the cut, and the treatment of the files.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct ForkRequest {
     /// The first message that is not copied; `None` copies all shown messages.
     #[serde(rename = "messageID")]
@@ -77,6 +78,7 @@ pub(crate) async fn forked(
     let new = NewFork {
         id: fork.clone(),
         created: SessionCreated {
+            by: None,
             project: location.project,
             location: location.id,
             directory: location.directory,
@@ -85,6 +87,8 @@ pub(crate) async fn forked(
             model: row.model.clone(),
             parent: None,
             named,
+            rules: rules_of(&log),
+            metadata: row.metadata.clone(),
         },
         forked: SessionForked {
             parent: row.at.session.clone(),
@@ -238,6 +242,14 @@ fn is_titled(log: &[RecordedEvent]) -> bool {
         matches!(&event.event, SessionEvent::SessionRenamed(_))
             || matches!(&event.event, SessionEvent::SessionCreated(created) if created.named)
     })
+}
+
+/// Returns the session's rules about tool calls, which its forks keep.
+fn rules_of(log: &[RecordedEvent]) -> Vec<ToolRule> {
+    match log.first().map(|first| &first.event) {
+        Some(SessionEvent::SessionCreated(created)) => created.rules.clone(),
+        Some(_) | None => Vec::new(),
+    }
 }
 
 /// Returns `Title (fork #1)` for `Title`, and `Title (fork #2)` for that.

@@ -1,19 +1,21 @@
-use domain::{OrgId, Seq, SessionId, SessionRef};
+use domain::{Seq, SessionId, SessionRef};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::Interrupted;
 
 use super::announce::announce;
 use crate::ApiState;
 use crate::error::ApiError;
+use crate::principal::Principal;
 
 /// A request to interrupt a session. With `resume`, its steering inputs go on afterwards.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct AbortRequest {
     resume: Option<bool>,
 }
 
 /// The effect of an interrupt.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct InterruptedView {
     /// Whether there was something to interrupt.
     pub(crate) interrupted: bool,
@@ -25,11 +27,12 @@ pub(crate) struct InterruptedView {
 /// Commits an interrupt, then hints at it.
 pub(crate) async fn interrupt(
     state: &ApiState,
-    org: OrgId,
+    principal: &Principal,
     session: SessionId,
 ) -> Result<InterruptedView, ApiError> {
-    let now = state.clock().now_ms();
-    match state.store().interrupt(org, session.clone(), now).await? {
+    let (org, now) = (principal.org, state.clock().now_ms());
+    let by = Some(principal.author.clone());
+    match state.store().interrupt(org, session.clone(), by, now).await? {
         Interrupted::Applied { seq, location } => {
             interrupted(state, &SessionRef { org, location, session }, seq);
             Ok(InterruptedView { interrupted: true, resumed: None })
@@ -47,15 +50,16 @@ fn interrupted(state: &ApiState, at: &SessionRef, seq: Seq) {
 /// Interrupts the session. With `resume`, its steering inputs and the next control go on.
 pub(crate) async fn aborted(
     state: &ApiState,
-    org: OrgId,
+    principal: &Principal,
     session: SessionId,
     request: &AbortRequest,
 ) -> Result<InterruptedView, ApiError> {
     if !request.resume.unwrap_or(false) {
-        return interrupt(state, org, session).await;
+        return interrupt(state, principal, session).await;
     }
-    let now = state.clock().now_ms();
-    let done = state.store().interrupt_and_resume(org, session.clone(), now).await?;
+    let (org, now) = (principal.org, state.clock().now_ms());
+    let by = Some(principal.author.clone());
+    let done = state.store().interrupt_and_resume(org, session.clone(), by, now).await?;
     let at = SessionRef { org, location: done.location, session };
     if let Some(seq) = done.interrupt {
         interrupted(state, &at, seq);

@@ -1,21 +1,16 @@
 //! Reads messages in the shape in which they are shown.
 
-use domain::PromptPart;
-use store::{AdmittedPrompt, MessageRow, Messages, PartRow, SessionRow};
+use store::{AdmittedPrompt, MessageRow, Messages, SessionRow};
 
 use crate::ApiState;
 use crate::error::ApiError;
+use crate::fold::user_row;
 use crate::text::id;
 use crate::view::{MessageView, SessionContext, message};
 
 /// Returns the facts about a session that views of its messages need.
 pub(crate) fn context(state: &ApiState, row: &SessionRow) -> SessionContext {
-    SessionContext {
-        session: row.at.session.clone(),
-        directory: row.directory.clone(),
-        agent: row.agent.clone(),
-        model: row.model.clone().unwrap_or_else(|| state.settings().default_model.get()),
-    }
+    SessionContext::of(row, || state.settings().default_model.get())
 }
 
 /// Returns a page of a session's messages, oldest first, and the message before which the next page ends, if there may be
@@ -47,25 +42,10 @@ pub(crate) async fn one(
 
 /// Returns the user message that an admitted prompt will become.
 pub(crate) fn prompt_row(admitted: &AdmittedPrompt) -> MessageRow {
-    let part = |part: &PromptPart| match part {
-        PromptPart::Text { id, text } => {
-            PartRow { id: id.clone(), kind: "text".into(), text: Some(text.clone()), call: None }
-        }
-    };
+    let AdmittedPrompt { prompt, seq, admitted_ms, .. } = admitted;
     MessageRow {
-        id: admitted.prompt.message.clone(),
-        seq: admitted.seq,
-        role: "user".into(),
-        parent: None,
-        turn: None,
-        agent: admitted.prompt.agent.clone(),
-        model: admitted.prompt.model.clone(),
-        created_ms: admitted.admitted_ms,
-        completed_ms: None,
-        finish: None,
-        error: None,
-        usage: domain::TurnUsage::default(),
-        synthetic: admitted.prompt.synthetic.clone(),
-        parts: admitted.prompt.parts.iter().map(part).collect(),
+        agent: prompt.agent.clone(),
+        model: prompt.model.clone(),
+        ..user_row(&prompt.message, *seq, *admitted_ms, &prompt.parts, prompt.synthetic.as_ref())
     }
 }

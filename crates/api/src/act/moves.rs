@@ -1,6 +1,7 @@
 //! Moves a session to another Location at its turn in the inbox.
 
 use domain::{Control, Delivery, IdMint, MessageId, Stamp};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use store::{LocationKind, LocationRow, SessionRow};
 
@@ -11,7 +12,7 @@ use crate::error::ApiError;
 use crate::text::id;
 
 /// The destination of a Move, and its place in the inbox.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct MoveRequest {
     /// The control's id.
     pub(crate) id: Option<String>,

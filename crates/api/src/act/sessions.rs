@@ -1,22 +1,29 @@
-//! Creates, renames, deletes and finds sessions.
+//! Creates, deletes and finds sessions.
 
 use std::sync::Arc;
 
-use domain::{IdMint, OrgId, SessionCreated, SessionId, SessionRenamed, Stamp, TitledBy};
+use domain::{IdMint, OrgId, Seq, SessionCreated, SessionEvent, SessionId, Stamp, ToolRule};
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use store::{Creation, LocationRow, MAX_CHILDREN, MAX_DEPTH, NewSession, SessionRow, StoreError};
 
-use super::announce::announce;
 use super::choice::{ModelRequest, agent, has_model};
+use super::metadata::MetadataRequest;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::homes::Home;
+use crate::principal::Principal;
 use crate::text::{id, plain};
 
 const MAX_TITLE_CHARS: usize = 200;
+/// The most rules of a session.
+const MAX_RULES: usize = 200;
+/// The most bytes of their texts.
+const MAX_RULE_BYTES: usize = 32 * 1024;
 
 /// A request for a new session.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct NewSessionRequest {
     pub(crate) id: Option<String>,
     #[serde(rename = "parentID")]
@@ -25,16 +32,21 @@ pub(crate) struct NewSessionRequest {
     pub(crate) title: Option<String>,
     pub(crate) agent: Option<String>,
     pub(crate) model: Option<ModelRequest>,
+    pub(crate) permission: Option<Vec<ToolRule>>,
+    pub(crate) metadata: Option<MetadataRequest>,
+    #[serde(rename = "workspaceID")]
+    #[schemars(skip)]
+    pub(crate) workspace_id: Option<Value>,
 }
 
 /// Makes a session. A retry with the same id and Location returns the existing one.
 pub(crate) async fn create(
     state: &ApiState,
-    org: OrgId,
+    principal: &Principal,
     location: &LocationRow,
     request: NewSessionRequest,
 ) -> Result<SessionRow, ApiError> {
-    let now = state.clock().now_ms();
+    let (org, now) = (principal.org, state.clock().now_ms());
     let session: SessionId = match request.id.as_deref() {
         Some(text) => id(text)?,
         None => SessionId::mint(&mut IdMint::after(Stamp::default(), now)),
@@ -45,19 +57,30 @@ pub(crate) async fn create(
     let default = state.settings().default_model.get();
     let model = request.model.map(|model| model.parse(&default.provider)).transpose()?;
     has_model(state, org, model.as_ref()).await?;
+    if request.workspace_id.is_some() {
+        return Err(ApiError::NotOffered(
+            "this service has no workspaces of clients: leave `workspaceID` out, and name a `directory`",
+        ));
+    }
+    let metadata = request.metadata.map(MetadataRequest::checked).transpose()?;
+    let rules = checked(request.permission.unwrap_or_default())?;
     let created = SessionCreated {
         project: location.project.clone(),
         location: location.id.clone(),
         directory: location.directory.clone(),
         named: named.is_some(),
+        rules: rules.clone(),
+        metadata,
         title: named.unwrap_or_else(|| untitled(now)),
         agent: agent.unwrap_or_else(|| state.settings().default_agent.clone()),
         model,
         parent,
+        by: Some(principal.author.clone()),
     };
     let new = NewSession { id: session.clone(), created, now };
     match state.store().create_session(org, new).await? {
-        Creation::Created | Creation::Exists => {}
+        Creation::Created => {}
+        Creation::Exists => same_rules(state, org, &session, &rules).await?,
         Creation::Orphan => return Err(ApiError::NotFound("the parent session was")),
         Creation::TooDeep => {
             return Err(ApiError::Conflict(format!(
@@ -75,8 +98,37 @@ pub(crate) async fn create(
     Ok(row)
 }
 
+/// Checks that rules are few and short.
+fn checked(rules: Vec<ToolRule>) -> Result<Vec<ToolRule>, ApiError> {
+    let bytes: usize = rules.iter().map(|rule| rule.permission.len() + rule.pattern.len()).sum();
+    if rules.len() > MAX_RULES || bytes > MAX_RULE_BYTES {
+        return Err(ApiError::Invalid(format!(
+            "`permission` has at most {MAX_RULES} rules and {MAX_RULE_BYTES} bytes; send fewer, or shorter patterns"
+        )));
+    }
+    Ok(rules)
+}
+
+/// Checks that a session which was there has the rules that were asked for.
+async fn same_rules(
+    state: &ApiState,
+    org: OrgId,
+    session: &SessionId,
+    asked: &[ToolRule],
+) -> Result<(), ApiError> {
+    let first = state.store().events(org, session.clone(), Seq(0), 1).await?.items;
+    let has = first.iter().any(|event| {
+        matches!(&event.event, SessionEvent::SessionCreated(created) if created.rules == asked)
+    });
+    if has {
+        return Ok(());
+    }
+    let message = "a session with this id exists and has another `permission`; choose another id";
+    Err(ApiError::Conflict(message.to_owned()))
+}
+
 /// Returns a title as it is stored, or `None` if it is blank.
-fn title(title: Option<&str>) -> Option<String> {
+pub(super) fn title(title: Option<&str>) -> Option<String> {
     let title = plain(title?);
     let title: String = title.trim().chars().take(MAX_TITLE_CHARS).collect();
     Some(title).filter(|title| !title.is_empty())
@@ -109,29 +161,6 @@ pub(crate) async fn relearn(
 ) -> Result<Arc<Home>, ApiError> {
     let row = state.store().session(org, session.clone()).await?;
     Ok(state.homes().remember(row))
-}
-
-/// A change of a session. Fields of stock clients that mean nothing here are ignored.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct ChangeRequest {
-    title: Option<String>,
-}
-
-/// Sets a session's title. Without a title in the request, nothing changes.
-pub(crate) async fn rename(
-    state: &ApiState,
-    row: SessionRow,
-    request: ChangeRequest,
-) -> Result<SessionRow, ApiError> {
-    let Some(asked) = request.title else { return Ok(row) };
-    let Some(title) = title(Some(&asked)) else {
-        return Err(ApiError::invalid("a title has at least one character that is no space"));
-    };
-    let (at, now) = (row.at, state.clock().now_ms());
-    let renamed = SessionRenamed { title, by: TitledBy::User };
-    let seq = state.store().rename_session(at.org, at.session.clone(), renamed, now).await?;
-    announce(state, &at, seq, false);
-    Ok(state.store().session(at.org, at.session).await?)
 }
 
 /// Deletes a session and its descendants. That fences their drains; an interrupt tells their workers.

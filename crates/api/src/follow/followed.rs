@@ -278,7 +278,7 @@ mod tests {
 
     fn event(seq: i64) -> RecordedEvent {
         let id = EventId::mint(&mut IdMint::after(Stamp::default(), seq));
-        let event = InterruptRequested { target: InterruptTarget::Drain }.into();
+        let event = InterruptRequested { by: None, target: InterruptTarget::Drain }.into();
         RecordedEvent { seq: Seq(seq), id, time: seq, claim: None, event }
     }
 

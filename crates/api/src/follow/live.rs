@@ -213,7 +213,7 @@ mod tests {
             turn: "trn_a".parse().expect("an id"),
             message: "msg_a".parse().expect("an id"),
             parts: Vec::new(),
-            finish: "stop".into(),
+            finish: domain::Finish::Stop.into(),
         }));
         assert_eq!(live.extend(piece(3, " two")), Added::Nothing);
         assert!(live.snapshot().is_empty());

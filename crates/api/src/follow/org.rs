@@ -4,7 +4,7 @@ mod feed;
 mod frame;
 mod held;
 mod told;
-mod translate;
+mod untold;
 
 pub(crate) use feed::Feeds;
 pub(crate) use frame::StockFrame;

@@ -1,3 +1,4 @@
+use domain::{MessageRole, PartKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,7 +108,7 @@ impl Reader {
             let last =
                 self.store.transcript(at.org, at.session.clone(), Messages::Newest, 1).await?;
             for message in last.messages {
-                if message.role == "assistant" && message.finish.is_none() {
+                if message.role == MessageRole::Assistant && message.finish.is_none() {
                     seed.extend(checkpointed(message));
                 }
             }
@@ -154,10 +155,12 @@ impl Reader {
 fn checkpointed(message: store::MessageRow) -> impl Iterator<Item = Delta> {
     let id = message.id;
     message.parts.into_iter().filter_map(move |part| {
-        let kind = match part.kind.as_str() {
-            "text" => signals::DeltaKind::Text,
-            "reasoning" => signals::DeltaKind::Reasoning,
-            _ => return None,
+        let kind = match part.kind.known() {
+            Some(PartKind::Text) => signals::DeltaKind::Text,
+            Some(PartKind::Reasoning) => signals::DeltaKind::Reasoning,
+            Some(PartKind::Tool | PartKind::HostedCall | PartKind::HostedResult) | None => {
+                return None;
+            }
         };
         Some(Delta { message: id.clone(), part: part.id, kind, offset: 0, text: part.text? })
     })

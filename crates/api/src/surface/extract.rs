@@ -1,27 +1,30 @@
 //! Extractors for handlers: permissions, queries, bounded bodies. Each fails with an [`ApiError`].
 
+use std::ops::Deref;
+
 use auth::{Access, Scope};
+use axum::body::BodyDataStream;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use bytes::Bytes;
-use domain::OrgId;
+use domain::{Author, OrgId};
 use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 
-use super::dialect::Dialect;
+use super::ignored::Ignored;
 use crate::ApiState;
 use crate::error::ApiError;
-use crate::text::shown;
+use crate::principal::Principal;
 
 /// The largest body, in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-fn permitted(parts: &Parts, scope: Scope) -> Result<OrgId, ApiError> {
+fn permitted(parts: &Parts, scope: Scope) -> Result<&Access, ApiError> {
     let access = parts.extensions.get::<Access>().ok_or_else(|| {
         ApiError::Unauthenticated("an API key is needed".to_owned()) // the route is outside of `authenticate`
     })?;
-    if access.may(scope) { Ok(access.org) } else { Err(ApiError::Forbidden(scope.as_str())) }
+    if access.may(scope) { Ok(access) } else { Err(ApiError::Forbidden(scope.as_str())) }
 }
 
 macro_rules! permission {
@@ -37,7 +40,7 @@ macro_rules! permission {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-                permitted(parts, $scope).map(|org| Self { org })
+                permitted(parts, $scope).map(|access| Self { org: access.org })
             }
         }
     };
@@ -45,10 +48,30 @@ macro_rules! permission {
 
 permission!(/// Permission to read everything of the organisation.
     CanRead, Scope::Read);
-permission!(/// Permission to create sessions, prompt and interrupt.
-    CanPrompt, Scope::Prompt);
 permission!(/// Permission to administer: rebuild, check, explain, set up providers.
     CanAdminister, Scope::Administer);
+
+/// Permission to create sessions, prompt and interrupt, and who has it.
+#[derive(Debug, Clone)]
+pub(crate) struct CanPrompt(Principal);
+
+impl Deref for CanPrompt {
+    type Target = Principal;
+
+    fn deref(&self) -> &Principal {
+        &self.0
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for CanPrompt {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let access = permitted(parts, Scope::Prompt)?;
+        let author = Author { key: access.key.clone() };
+        Ok(Self(Principal { org: access.org, author }))
+    }
+}
 
 /// A place among the large answers that a key may have in progress. The request waits for it, and holds it until the
 /// handler returns.
@@ -66,13 +89,14 @@ impl FromRequestParts<ApiState> for LargeRead {
     }
 }
 
-/// The parsed query.
+/// The parsed query. The answer names parameters that no extractor of the request knows.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        Ignored::of(&parts.extensions).parameters::<T>(parts.uri.query());
         match Query::<T>::from_request_parts(parts, state).await {
             Ok(Query(params)) => Ok(Self(params)),
             Err(rejection) => Err(ApiError::Invalid(rejection.body_text())),
@@ -81,35 +105,36 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 }
 
 /// A JSON body of at most [`MAX_BODY_BYTES`]. An empty body is an empty object. The content type is ignored, since
-/// some clients send none. In a native body an unknown field is an error: a misspelt `directory` would otherwise run
-/// the session elsewhere. Stock clients may send unknown fields.
+/// some clients send none. The answer names members that nobody knows.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let dialect = Dialect::of(request.uri().path());
+        let ignored = Ignored::of(request.extensions());
         let bytes =
             Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
         let text = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes.as_ref() };
-        let mut unknown = None;
         let unreadable = |error: serde_json::Error| {
             ApiError::Invalid(format!("the body cannot be read: {error}"))
         };
         let mut reader = serde_json::Deserializer::from_slice(text);
-        let read = serde_ignored::deserialize(&mut reader, |path| {
-            unknown.get_or_insert_with(|| path.to_string());
-        });
+        let read = serde_ignored::deserialize(&mut reader, |path| ignored.member(&path));
         let body = read.map_err(unreadable)?;
         reader.end().map_err(unreadable)?;
-        match unknown.filter(|_| dialect == Dialect::Native) {
-            Some(field) => Err(ApiError::Invalid(format!(
-                "the body has the unknown field `{}`; correct its name, or leave it out",
-                shown(&field)
-            ))),
-            None => Ok(Self(body)),
-        }
+        Ok(Self(body))
+    }
+}
+
+/// A body of any length, in the pieces in which it comes. Its handler bounds it.
+pub(crate) struct Upload(pub(crate) BodyDataStream);
+
+impl<S: Send + Sync> FromRequest<S> for Upload {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        Ok(Self(request.into_body().into_data_stream()))
     }
 }
 

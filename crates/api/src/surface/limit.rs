@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Messages;
 
@@ -10,20 +11,8 @@ pub(crate) const MAX_SESSIONS: i64 = 1_000;
 /// The most messages in one answer.
 const MAX_MESSAGES: i64 = 10_000;
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct Limit {
-    pub(crate) limit: Option<i64>,
-}
-
-impl Limit {
-    /// Returns the limit of the query, or `usual` without one: at least 1, at most `most`.
-    pub(crate) fn within(&self, usual: i64, most: i64) -> i64 {
-        self.limit.unwrap_or(usual).clamp(1, most)
-    }
-}
-
 /// Which messages of a session are asked for: the newest, or the newest of those before one of them.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct MessageQuery {
     limit: Option<i64>,
     before: Option<String>,

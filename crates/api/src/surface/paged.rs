@@ -1,21 +1,55 @@
-//! Answers that are a page of something long.
+//! Answers that are more than one JSON value of a type: a page of something long, and JSON that a handler wrote itself.
+
+use std::marker::PhantomData;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
-use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName};
+use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, HeaderName};
 use serde::Serialize;
 
 /// Names the place where the next page begins. Without it this page is the last one.
 const NEXT: HeaderName = HeaderName::from_static("x-next-cursor");
 
 /// A page as JSON. A page is bounded by bytes as well as by rows: only `next` says whether there may be more.
-pub(crate) fn paged(items: impl Serialize, next: Option<String>) -> Response {
-    let mut response = Json(items).into_response();
-    if let Some(next) = next.and_then(|next| HeaderValue::try_from(next).ok()) {
-        let headers = response.headers_mut();
-        headers.insert(NEXT, next);
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("X-Next-Cursor"));
+pub(crate) struct Paged<T> {
+    pub(crate) items: T,
+    pub(crate) next: Option<String>,
+}
+
+impl<T: Serialize> IntoResponse for Paged<T> {
+    fn into_response(self) -> Response {
+        let mut response = Json(self.items).into_response();
+        if let Some(next) = self.next.and_then(|next| HeaderValue::try_from(next).ok()) {
+            let headers = response.headers_mut();
+            headers.insert(NEXT, next);
+            headers
+                .insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("X-Next-Cursor"));
+        }
+        response
     }
-    response
+}
+
+/// JSON text that a handler has already, of the shape `T`.
+pub(crate) struct JsonText<T> {
+    text: Vec<u8>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> JsonText<T> {
+    pub(crate) fn new(text: impl Into<Vec<u8>>) -> Self {
+        Self { text: text.into(), of: PhantomData }
+    }
+}
+
+impl<T: Serialize> JsonText<T> {
+    pub(crate) fn of(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::to_vec(value).map(Self::new)
+    }
+}
+
+impl<T> IntoResponse for JsonText<T> {
+    fn into_response(self) -> Response {
+        ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], self.text).into_response()
+    }
 }

@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod listing;
 pub(crate) mod messages;
+pub(crate) mod places;
 pub(crate) mod projects;
 pub(crate) mod refusal;
 pub(crate) mod second;

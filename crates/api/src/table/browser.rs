@@ -26,7 +26,10 @@ pub(super) fn cross_origin(origins: Origins) -> CorsLayer {
         .allow_origin(AllowOrigin::predicate(move |origin, _| is_allowed(origin)))
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers(["x-next-cursor", "x-request-id", "link"].map(HeaderName::from_static))
+        .expose_headers(
+            ["x-next-cursor", "x-opencode-cloud-ignored", "x-request-id", "link"]
+                .map(HeaderName::from_static),
+        )
         .max_age(REMEMBERED)
 }
 

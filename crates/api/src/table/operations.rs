@@ -72,8 +72,8 @@ fn route(row: &'static Row) -> Route {
             Route::new(method, &row.path, async move |_: CanRead| Json(answer))
         }
         Answer::Refusal(why) => {
-            let refusal = async move |access, state, headers, params| {
-                refuse(access, state, headers, params, why).await
+            let refusal = async move |access, state, headers, params, uri| {
+                refuse(access, state, headers, params, uri, why).await
             };
             Route::new(method, &row.path, refusal)
         }

@@ -3,7 +3,8 @@
 use super::route::Route;
 use crate::surface::native::{agents, fork, reverts, sessions as native, tree};
 use crate::surface::stock::{
-    auth, config, events, files, listing, messages, projects, second, sessions, summarize, vcs,
+    auth, config, events, files, listing, messages, places, projects, second, sessions, summarize,
+    vcs,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -35,6 +36,8 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/path", config::path),
         Route::get("/project/current", config::current_project),
         Route::get("/project/{project}/directories", projects::directories),
+        Route::get("/find/file", places::find),
+        Route::get("/file", places::list),
         Route::get("/vcs/status", vcs::status),
         Route::get("/vcs/diff", vcs::diff_route),
         Route::get("/experimental/session", sessions::list_with_projects),

@@ -1,3 +1,4 @@
+use domain::{ToolOutcomeKind, ToolState};
 use serde_json::{Map, Value, json};
 use store::CallRow;
 
@@ -8,8 +9,8 @@ pub(crate) fn call_state(call: &CallRow) -> Value {
     let end = call.ended_ms.unwrap_or(start);
     let output = call.output.as_deref().unwrap_or_default();
     let title = call.title.as_deref().unwrap_or(&call.tool);
-    match (call.state.as_str(), call.outcome.as_deref()) {
-        ("settled", Some("completed")) => json!({
+    match call.state.known() {
+        Some(ToolState::Settled) if has_completed(call) => json!({
             "status": "completed",
             "input": input,
             "output": output,
@@ -17,18 +18,24 @@ pub(crate) fn call_state(call: &CallRow) -> Value {
             "metadata": metadata(call),
             "time": { "start": start, "end": end },
         }),
-        ("settled", _) => json!({
+        Some(ToolState::Settled) => json!({
             "status": "error",
             "input": input,
             "error": output,
             "metadata": metadata(call),
             "time": { "start": start, "end": end },
         }),
-        ("started", _) => {
+        Some(ToolState::Started) => {
             json!({ "status": "running", "input": input, "time": { "start": start } })
         }
-        _ => json!({ "status": "pending", "input": {}, "raw": call.arguments }),
+        Some(ToolState::Intended) | None => {
+            json!({ "status": "pending", "input": {}, "raw": call.arguments })
+        }
     }
+}
+
+fn has_completed(call: &CallRow) -> bool {
+    call.outcome.as_ref().is_some_and(|outcome| *outcome == ToolOutcomeKind::Completed)
 }
 
 /// Returns the arguments if the model sent an object. Clients show nothing else.
@@ -44,8 +51,8 @@ fn metadata(call: &CallRow) -> Value {
     if call.hosted {
         fields.insert("providerExecuted".into(), true.into());
     }
-    if let Some(outcome) = call.outcome.as_deref().filter(|outcome| *outcome != "completed") {
-        fields.insert("outcome".into(), outcome.into());
+    if let Some(outcome) = call.outcome.as_ref().filter(|_| !has_completed(call)) {
+        fields.insert("outcome".into(), outcome.as_str().into());
     }
     if call.truncated == Some(true) {
         fields.insert("truncated".into(), true.into());
@@ -62,9 +69,11 @@ fn metadata(call: &CallRow) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use domain::Stored;
+
     use super::*;
 
-    fn call(state: &str, outcome: Option<&str>) -> CallRow {
+    fn call(state: ToolState, outcome: Option<ToolOutcomeKind>) -> CallRow {
         CallRow {
             id: "call_a".parse().expect("an id"),
             provider_call: "call_0".into(),
@@ -72,7 +81,7 @@ mod tests {
             state: state.into(),
             arguments: r#"{"path":"a"}"#.into(),
             called_ms: 5,
-            outcome: outcome.map(str::to_owned),
+            outcome: outcome.map(Stored::from),
             title: None,
             output: outcome.map(|_| "text".to_owned()),
             structured: None,
@@ -87,11 +96,11 @@ mod tests {
     #[test]
     fn a_call_goes_from_pending_over_running_to_its_end() {
         let status = |state, outcome| call_state(&call(state, outcome))["status"].clone();
-        assert_eq!(status("intended", None), "pending");
-        assert_eq!(status("started", None), "running");
-        assert_eq!(status("settled", Some("completed")), "completed");
-        assert_eq!(status("settled", Some("unknown")), "error");
-        let unknown = call_state(&call("settled", Some("unknown")));
+        assert_eq!(status(ToolState::Intended, None), "pending");
+        assert_eq!(status(ToolState::Started, None), "running");
+        assert_eq!(status(ToolState::Settled, Some(ToolOutcomeKind::Completed)), "completed");
+        assert_eq!(status(ToolState::Settled, Some(ToolOutcomeKind::Unknown)), "error");
+        let unknown = call_state(&call(ToolState::Settled, Some(ToolOutcomeKind::Unknown)));
         assert_eq!(unknown["metadata"]["outcome"], "unknown");
         assert_eq!(unknown["input"], json!({ "path": "a" }));
     }

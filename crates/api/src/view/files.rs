@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 
 use domain::{FileChange, FileStatus};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The change of one file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct FileView {
     pub(crate) file: String,
     /// A unified diff; `None` for binary files and for large ones.
@@ -19,7 +20,7 @@ pub(crate) struct FileView {
 }
 
 /// The changes of files. Stock clients only get the list.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct DiffView {
     pub(crate) files: Vec<FileView>,
     /// The number of changed files that are not listed.
@@ -27,7 +28,7 @@ pub(crate) struct DiffView {
 }
 
 /// The number of changed files and lines.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct SummaryView {
     additions: i64,
     deletions: i64,

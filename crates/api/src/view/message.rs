@@ -1,9 +1,11 @@
 use domain::{
-    ErrorCode, MessageId, ModelRef, PartId, SessionError, SessionId, Stamp, TimestampMs, Word,
+    ErrorCode, Finish, MessageId, MessageRole, ModelRef, PartId, PartKind, SessionError, SessionId,
+    Stamp, TimestampMs, Word,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::{MessageRow, PartRow};
+use store::{MessageRow, PartRow, SessionRow};
 
 use super::call::call_state;
 use super::session::TimeView;
@@ -18,15 +20,28 @@ pub(crate) struct SessionContext {
     pub(crate) model: ModelRef,
 }
 
+impl SessionContext {
+    /// Returns the facts of a session. Its messages have the `default` model until it has used one.
+    pub(crate) fn of(row: &SessionRow, default: impl FnOnce() -> ModelRef) -> Self {
+        Self {
+            session: row.at.session.clone(),
+            directory: row.directory.clone(),
+            agent: row.agent.clone(),
+            model: row.model.clone().unwrap_or_else(default),
+        }
+    }
+}
+
 /// A message with its parts.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct MessageView {
     pub(crate) info: MessageInfo,
     pub(crate) parts: Vec<PartView>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "MessageModel")]
 pub(crate) struct ModelView {
     #[serde(rename = "providerID")]
     provider_id: String,
@@ -44,7 +59,7 @@ impl From<&ModelRef> for ModelView {
 }
 
 /// The directory where a message's tools ran.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct PathView {
     cwd: String,
     root: String,
@@ -57,7 +72,7 @@ impl PathView {
 }
 
 /// The times when a message began and was complete.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct RunView {
     #[serde(skip_serializing_if = "Option::is_none")]
     completed: Option<TimestampMs>,
@@ -75,7 +90,7 @@ impl RunView {
 }
 
 /// The times when a part began and ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct SpanView {
     #[serde(skip_serializing_if = "Option::is_none")]
     end: Option<TimestampMs>,
@@ -83,7 +98,7 @@ pub(crate) struct SpanView {
 }
 
 /// The kind of a message, with its own fields.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub(crate) enum MessageInfo {
     /// A prompt.
@@ -144,7 +159,7 @@ pub(crate) enum MessageInfo {
 }
 
 /// A part of a message.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct PartView {
     pub(crate) id: String,
     #[serde(rename = "sessionID")]
@@ -155,7 +170,7 @@ pub(crate) struct PartView {
     pub(crate) body: PartBody,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub(crate) enum PartBody {
     Text {
@@ -197,8 +212,8 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
     let agent = row.agent.clone().unwrap_or_else(|| context.agent.clone());
     let model = row.model.as_ref().unwrap_or(&context.model);
     let time = TimeView::created(row.created_ms);
-    match row.role.as_str() {
-        "assistant" => {
+    match row.role.known() {
+        Some(MessageRole::Assistant) => {
             let time = RunView { completed: row.completed_ms, created: row.created_ms };
             MessageInfo::Assistant {
                 id,
@@ -218,13 +233,13 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
                 error: message_error(row, model),
             }
         }
-        "notice" => MessageInfo::Notice {
+        Some(MessageRole::Notice) => MessageInfo::Notice {
             id,
             session_id,
             kind: row.finish.clone().unwrap_or_default(),
             time,
         },
-        "checkpoint" => MessageInfo::Checkpoint {
+        Some(MessageRole::Checkpoint) => MessageInfo::Checkpoint {
             id,
             session_id,
             reason: row.finish.clone().unwrap_or_default(),
@@ -232,24 +247,29 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
             tokens: row.usage.into(),
             time,
         },
-        _ => MessageInfo::User { id, session_id, time, agent, model: model.into() },
+        Some(MessageRole::User) | None => {
+            MessageInfo::User { id, session_id, time, agent, model: model.into() }
+        }
     }
 }
 
 fn message_error(row: &MessageRow, model: &ModelRef) -> Option<Value> {
-    match (&row.error, row.finish.as_deref()) {
-        (Some(error), _) => Some(error_view(error, &model.provider)),
-        (None, Some("interrupted")) => {
-            Some(json!({ "name": "MessageAbortedError", "data": { "message": "Aborted" } }))
-        }
-        (None, _) => None,
+    let finish = row.finish.as_deref().and_then(Finish::read);
+    match &row.error {
+        Some(error) => Some(error_view(error, &model.provider)),
+        None => (finish == Some(Finish::Interrupted)).then(interrupted_view),
     }
+}
+
+/// Shows that somebody stopped a message.
+pub(super) fn interrupted_view() -> Value {
+    json!({ "name": StockError::Aborted.as_str(), "data": { "message": "Aborted" } })
 }
 
 /// Shows an error under the stock clients' names, with our code beside it.
 pub(crate) fn error_view(error: &SessionError, provider: &str) -> Value {
     let SessionError { code, message } = error;
-    let name = ErrorCode::read(code).map_or(StockError::Unknown, stock_error);
+    let name = code.known().map_or(StockError::Unknown, stock_error);
     let data = match name {
         StockError::Auth => json!({ "providerID": provider, "message": message, "code": code }),
         StockError::Api => json!({ "message": message, "isRetryable": false, "code": code }),
@@ -314,25 +334,29 @@ fn stock_error(code: ErrorCode) -> StockError {
     }
 }
 
+/// Shows one part of a message.
+pub(crate) fn part(context: &SessionContext, row: &MessageRow, part: &PartRow) -> Option<PartView> {
+    Some(part_with(context, row, part.id.to_string(), body(row, part)?))
+}
+
+fn part_with(context: &SessionContext, row: &MessageRow, id: String, body: PartBody) -> PartView {
+    let (session_id, message_id) = (context.session.to_string(), row.id.to_string());
+    PartView { id, session_id, message_id, body }
+}
+
 fn parts(context: &SessionContext, row: &MessageRow) -> Vec<PartView> {
-    let part = |id: String, body: PartBody| PartView {
-        id,
-        session_id: context.session.to_string(),
-        message_id: row.id.to_string(),
-        body,
-    };
-    let shown =
-        row.parts.iter().filter_map(|stored| Some(part(stored.id.to_string(), body(row, stored)?)));
-    if row.role != "assistant" {
+    let shown = row.parts.iter().filter_map(|stored| part(context, row, stored));
+    if row.role != MessageRole::Assistant {
         return shown.collect();
     }
-    let mut all = vec![part(step_start_id(&row.id), PartBody::StepStart)];
+    let start = part_with(context, row, step_start_id(&row.id), PartBody::StepStart);
+    let mut all = vec![start];
     all.extend(shown);
     if let Some(completed) = row.completed_ms {
         let reason = row.finish.clone().unwrap_or_else(|| "error".to_owned());
         let finish =
             PartBody::StepFinish { reason, cost: Usd(row.usage.cost), tokens: row.usage.into() };
-        all.push(part(step_finish_id(&row.id, completed), finish));
+        all.push(part_with(context, row, step_finish_id(&row.id, completed), finish));
     }
     all
 }
@@ -341,22 +365,23 @@ fn body(row: &MessageRow, part: &PartRow) -> Option<PartBody> {
     let is_done = row.finish.is_some() || row.completed_ms.is_some();
     let end = row.completed_ms.unwrap_or(row.created_ms);
     let time = || SpanView { end: is_done.then_some(end), start: row.created_ms };
-    match (part.kind.as_str(), &part.call) {
-        ("text", _) => Some(PartBody::Text {
+    match (part.kind.known()?, &part.call) {
+        (PartKind::Text, _) => Some(PartBody::Text {
             text: part.text.clone().unwrap_or_default(),
             synthetic: row.synthetic.is_some().then_some(true),
-            time: (row.role == "assistant").then(time),
+            time: (row.role == MessageRole::Assistant).then(time),
         }),
-        ("reasoning", _) => {
+        (PartKind::Reasoning, _) => {
             let text = part.text.clone().unwrap_or_default();
             Some(PartBody::Reasoning { text, time: time() })
         }
-        ("tool", Some(call)) => Some(PartBody::Tool {
+        (PartKind::Tool, Some(call)) => Some(PartBody::Tool {
             call_id: call.id.to_string(),
             tool: call.tool.clone(),
             state: call_state(call),
         }),
-        _ => None, // written by a newer build
+        // `store` joins what a provider ran to tool parts.
+        (PartKind::Tool, None) | (PartKind::HostedCall | PartKind::HostedResult, _) => None,
     }
 }
 

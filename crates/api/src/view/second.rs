@@ -31,6 +31,9 @@ pub(crate) fn second_session(row: &SessionRow) -> Value {
     });
     let optional =
         [("parentID", json!(parent_id)), ("model", json!(model)), ("revert", json!(revert))];
+    if let Some(archived) = time.archived {
+        shown["time"]["archived"] = archived.into();
+    }
     for (name, value) in optional.into_iter().filter(|(_, value)| !value.is_null()) {
         shown[name] = value;
     }

@@ -1,12 +1,16 @@
+use std::borrow::Cow;
+
 use domain::{LeftFile, LeftReason, ModelRef, RevertStaged};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use store::{ModelNotice, SessionRow};
 
 use super::files::{FileView, SummaryView};
 use super::tokens::{TokensView, Usd};
 
 /// A session.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionView {
     pub(crate) id: String,
@@ -25,6 +29,9 @@ pub(crate) struct SessionView {
     pub(crate) cost: Usd,
     pub(crate) tokens: TokensView,
     pub(crate) time: TimeView,
+    /// What its client keeps with it, byte for byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) metadata: Option<MetadataView>,
     /// The staged Revert, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revert: Option<RevertView>,
@@ -36,7 +43,32 @@ pub(crate) struct SessionView {
     pub(crate) more: Option<MoreView>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// JSON text of an object, shown as it is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub(crate) struct MetadataView(Box<RawValue>);
+
+impl PartialEq for MetadataView {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl JsonSchema for MetadataView {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Metadata".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct SessionModelView {
     id: String,
     #[serde(rename = "providerID")]
@@ -45,7 +77,7 @@ pub(crate) struct SessionModelView {
     variant: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct MoreView {
     location: String,
     busy: bool,
@@ -61,7 +93,7 @@ pub(crate) struct MoreView {
 }
 
 /// A notice about a model: that it is deprecated, for example.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 struct NoticeView {
     #[serde(rename = "providerID")]
     provider_id: String,
@@ -84,7 +116,7 @@ impl From<ModelNotice> for NoticeView {
 }
 
 /// A staged Revert.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct RevertView {
     #[serde(rename = "messageID")]
     message_id: String,
@@ -103,7 +135,7 @@ pub(crate) struct RevertView {
 }
 
 /// A file that a Revert left as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct LeftFileView {
     file: String,
     why: LeftReason,
@@ -129,7 +161,7 @@ impl RevertView {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct TimeView {
     pub(crate) created: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,11 +169,14 @@ pub(crate) struct TimeView {
     /// The time when the running compaction began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) compacting: Option<i64>,
+    /// The time when its client archived it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) archived: Option<i64>,
 }
 
 impl TimeView {
     pub(crate) fn created(created: i64) -> Self {
-        Self { created, updated: None, compacting: None }
+        Self { created, updated: None, compacting: None, archived: None }
     }
 }
 
@@ -171,8 +206,13 @@ impl SessionView {
                 // Events that a fork copied are older than the fork.
                 updated: Some(row.updated_ms.max(row.created_ms)),
                 compacting: row.compacting_ms,
+                archived: row.archived_ms,
                 ..TimeView::created(row.created_ms)
             },
+            metadata: row
+                .metadata
+                .and_then(|text| RawValue::from_string(text).ok())
+                .map(MetadataView),
             revert: row.revert.map(|staged| RevertView { files: None, ..RevertView::new(staged) }),
             summary: None,
             more: None,

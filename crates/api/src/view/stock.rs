@@ -1,7 +1,8 @@
-use serde_json::json;
+use domain::ToolOutcomeKind;
 
 use super::message::{
     MessageInfo, MessageView, PartBody, PartView, PathView, RunView, SessionContext,
+    interrupted_view,
 };
 use super::stock_tool::as_stock_tool;
 
@@ -68,23 +69,27 @@ pub(crate) fn as_stock(context: &SessionContext, mut view: MessageView) -> Messa
         MessageInfo::Assistant { ref mut error, ref time, .. } => {
             // An interrupt in a tool ends the message, though the model had finished.
             if error.is_none() && time.is_complete() && view.parts.iter().any(is_interrupted) {
-                *error = Some(
-                    json!({ "name": "MessageAbortedError", "data": { "message": "Aborted" } }),
-                );
+                *error = Some(interrupted_view());
             }
-            for part in &mut view.parts {
-                if let PartBody::Tool { tool, state, .. } = &mut part.body
-                    && let Some(name) = as_stock_tool(tool, state)
-                {
-                    name.clone_into(tool);
-                }
-            }
+            view.parts = view.parts.into_iter().map(part_as_stock).collect();
         }
         MessageInfo::User { .. } => {}
     }
     view
 }
 
+/// Gives the part of a tool the name and the shape of the released one. Any other part of an assistant's message stays
+/// as it is.
+pub(crate) fn part_as_stock(mut part: PartView) -> PartView {
+    if let PartBody::Tool { tool, state, .. } = &mut part.body
+        && let Some(name) = as_stock_tool(tool, state)
+    {
+        name.clone_into(tool);
+    }
+    part
+}
+
 fn is_interrupted(part: &PartView) -> bool {
-    matches!(&part.body, PartBody::Tool { state, .. } if state["metadata"]["outcome"] == "interrupted")
+    let interrupted = ToolOutcomeKind::Interrupted.as_str();
+    matches!(&part.body, PartBody::Tool { state, .. } if state["metadata"]["outcome"] == interrupted)
 }

@@ -1,4 +1,7 @@
+use std::borrow::Cow;
+
 use domain::TurnUsage;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 /// A cost in nano-USD, shown as a number of USD.
@@ -13,6 +16,20 @@ impl Serialize for Usd {
     }
 }
 
+impl JsonSchema for Usd {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Usd".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "description": "US dollars" })
+    }
+}
+
 /// Converts pico-USD per token to USD per million tokens.
 pub(crate) fn usd(pico: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "prices have some nine digits")]
@@ -21,7 +38,7 @@ pub(crate) fn usd(pico: u64) -> f64 {
 }
 
 /// Token counts as stock clients add them up: no part overlaps another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct TokensView {
     /// All of them. A session of stock clients has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +49,7 @@ pub(crate) struct TokensView {
     cache: CacheView,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 struct CacheView {
     read: i64,
     write: i64,

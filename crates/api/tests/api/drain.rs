@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Clock, CompactionEnded,
     CompactionReason, CompactionStarted, ComponentList, ControlDelivered, DrainEnded, DrainOutcome,
-    EpochStarted, FencingToken, MessageId, ModelRef, PartId, PromptPromoted, RecordedEvent,
+    EpochStarted, FencingToken, Finish, MessageId, ModelRef, PartId, PromptPromoted, RecordedEvent,
     ReplyPart, Seq, SessionError, SessionEvent, SessionId, SessionRef, SideOutcome, SystemClock,
     ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId,
     TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
@@ -393,7 +393,7 @@ impl Turn {
                 turn: self.turn.clone(),
                 message: self.message.clone(),
                 parts,
-                finish: "stop".into(),
+                finish: Finish::Stop.into(),
             }
             .into(),
             TurnSettled {

@@ -18,14 +18,14 @@ use crate::reverts::{held, stages};
 use crate::world::{SseReader, World, call, ok, request, send};
 
 /// A workspace and its snapshots, as a worker keeps them.
-struct Files {
+pub(crate) struct Files {
     root: tempfile::TempDir,
     _cache: tempfile::TempDir,
     shadow: Shadow,
 }
 
 impl Files {
-    async fn new(world: &World, session: &str) -> Result<Self> {
+    pub(crate) async fn new(world: &World, session: &str) -> Result<Self> {
         let (root, cache) = (tempfile::tempdir()?, tempfile::tempdir()?);
         let options = ShadowOptions {
             root: root.path().to_owned(),
@@ -43,7 +43,7 @@ impl Files {
         Ok(Self { root, _cache: cache, shadow: Shadow::open(options).await? })
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<()> {
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         Ok(fs::write(self.root.path().join(name), text)?)
     }
 
@@ -86,7 +86,7 @@ fn event(captured: Captured, turn: Option<domain::TurnId>) -> WorkspaceSnapshott
 }
 
 /// Admits a prompt, and runs a turn that leaves these files in the workspace.
-async fn work(
+pub(crate) async fn work(
     world: &World,
     gateway: &axum::Router,
     files: &Files,

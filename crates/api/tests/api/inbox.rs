@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use domain::{SessionError, SideOutcome};
+use domain::{ErrorCode, SessionError, SideOutcome};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -141,7 +141,7 @@ async fn stock_clients_wait_for_a_compaction_and_see_it_as_a_part() -> Result<()
     let (_, session) = session(&world, &gateway).await;
     let at = at(&world, &session).await?;
     let refused =
-        SessionError { code: "session.nothing_to_compact".into(), message: "empty".into() };
+        SessionError { code: ErrorCode::SessionNothingToCompact.into(), message: "empty".into() };
     for (outcome, error) in [(SideOutcome::Failed, Some(refused)), (SideOutcome::Completed, None)] {
         let (router, key, path) =
             (gateway.clone(), world.key.clone(), format!("/session/{session}/summarize"));

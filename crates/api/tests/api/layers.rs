@@ -6,17 +6,19 @@ use std::path::Path;
 use std::{fs, iter};
 
 /// The modules of the crate's root, from the top. A module may use those of lower layers.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 12] = [
     &["table"],
     &["surface"],
     &["act"],
     &["state"],
     &["follow"],
+    &["render"],
+    &["fold"],
     &["changes"],
     &["homes", "shares", "text", "wake"],
     &["view"],
     &["error", "settings"],
-    &["default_model", "origin"],
+    &["default_model", "origin", "principal"],
 ];
 
 /// The code of each module, by its path from the crate's root (`act::fork`), without comments and tests.

@@ -3,18 +3,26 @@
 //! Tests need several threads: dropping the database blocks the test's own thread, and a connection that is just
 //! being opened must still answer the server, or both wait for a minute.
 
+mod archive;
+mod clients;
 mod context;
 mod contract;
 mod drain;
 mod files;
 mod follow;
 mod forks;
+mod ignored;
+mod import;
 mod inbox;
 mod layers;
+mod lists;
 mod models;
 mod moves;
 mod native;
+mod openapi;
+mod permission;
 mod providers;
+mod released;
 mod reverts;
 mod routes;
 mod stock;

@@ -284,3 +284,33 @@ async fn a_clients_secret_does_not_follow_to_another_host() -> Result<()> {
     assert_eq!(ok(&gateway, "PUT", path, key, Some(moved)).await["hasClientSecret"], true);
     Ok(())
 }
+
+// Finding security 17: headers were shown to whoever may read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_go_in_are_never_shown_and_stay_when_they_are_written_back() -> Result<()> {
+    let world = World::new().await?;
+    let (gateway, key) = (world.gateway(), world.key.as_str());
+    let path = "/platform/provider/acme";
+    let overrides = json!({ "api": "https://llm.example", "headers": { "x-team": KEY } });
+    let set = ok(&gateway, "PUT", path, key, Some(json!({ "overrides": overrides }))).await;
+    assert_eq!(set["overrides"]["headers"]["x-team"], "[redacted]");
+    assert_eq!(ok(&gateway, "GET", path, key, None).await, set);
+    let back = json!({ "overrides": set["overrides"] });
+    assert_eq!(ok(&gateway, "PUT", path, key, Some(back)).await["overrides"], set["overrides"]);
+    let row = world.store.provider_settings(world.org).await?.pop().expect("a row");
+    assert!(row.sealed.is_some() && !row.settings.contains(KEY), "{row:?}");
+    for path in [path, "/platform/provider", "/platform/model", "/config/providers", "/provider"] {
+        let shown = ok(&gateway, "GET", path, key, None).await.to_string();
+        assert!(!shown.contains(KEY), "{path}: {shown}");
+    }
+    for (headers, says) in [
+        (json!({ "x-other": "[redacted]" }), "`overrides/headers/x-other` is hidden"),
+        (json!({ "x-team": 1 }), "overrides"),
+    ] {
+        let bad = json!({ "overrides": { "api": "https://llm.example", "headers": headers } });
+        let (status, body) = call(&gateway, "PUT", path, key, Some(bad)).await;
+        let message = body["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == StatusCode::BAD_REQUEST && message.contains(says), "{body}");
+    }
+    Ok(())
+}

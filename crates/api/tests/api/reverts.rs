@@ -67,7 +67,7 @@ fn clears(control: &PendingControl, _: &History) -> Vec<SessionEvent> {
 
 fn refuses(code: &'static str) -> impl FnOnce(&PendingControl, &History) -> Vec<SessionEvent> {
     move |control, _| {
-        let error = SessionError { code: code.into(), message: "it cannot".into() };
+        let error = SessionError { code: code.to_owned().into(), message: "it cannot".into() };
         vec![ControlDelivered { message: control.message.clone(), error: Some(error) }.into()]
     }
 }

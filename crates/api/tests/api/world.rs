@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use anyhow::{Context, Result};
-use api::{ApiParts, ApiSettings, ApiState, ModelList, Origins, router};
+use anyhow::{Context, Result, ensure};
+use api::{ApiParts, ApiSettings, ApiState, ModelList, Origins, differing_messages, router};
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
@@ -19,9 +19,10 @@ use placement_api::{
 };
 use serde_json::Value;
 use signals::{InProcess, Signals};
-use store::{Store, StoreOptions};
+use store::{SessionFilter, Store, StoreOptions};
 use tasks::TaskGroup;
 use testkit::TestDatabase;
+use tokio::runtime::Handle;
 use tower::ServiceExt;
 
 /// A placement that assigns everything to one worker, and remembers the requests.
@@ -65,7 +66,7 @@ pub(crate) struct World {
     /// The addresses that organisations may send the service to.
     pub(crate) rules: Rules,
     _blobs: tempfile::TempDir,
-    _database: TestDatabase,
+    database: TestDatabase,
 }
 
 impl World {
@@ -97,7 +98,7 @@ impl World {
             secrets_key: MasterKeys::generate("k1"),
             rules: Rules::everything(),
             _blobs: folder,
-            _database: database,
+            database,
         })
     }
 
@@ -154,6 +155,27 @@ impl World {
     pub(crate) fn path(&self) -> String {
         let path = self.directory.path().canonicalize().expect("it is there");
         path.to_str().expect("a plain path").to_owned()
+    }
+}
+
+impl Drop for World {
+    /// Proves for every session of a test that passed: events fold into exactly the messages that its rows have.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let check = async {
+            let store = Store::connect(&StoreOptions::new(self.database.store_url()))?;
+            for row in store.sessions(self.org, SessionFilter::default(), 1_000).await?.rows {
+                let id = row.at.session;
+                let differing = differing_messages(&store, self.org, &id).await?;
+                ensure!(differing.is_empty(), "{id}: {differing:?} fold otherwise than their rows");
+            }
+            store.close().await; // the database is dropped next
+            Ok(())
+        };
+        let checked = tokio::task::block_in_place(|| Handle::current().block_on(check));
+        checked.expect("the messages of the log are those of the rows");
     }
 }
 

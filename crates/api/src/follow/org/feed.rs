@@ -24,12 +24,13 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::frame::{StockFrame, frame};
 use super::held::{HeldPrompts, HoldGuard};
 use super::told::Told;
-use super::translate::{StockEvent, Translator, toast};
+use super::untold::Untold;
 use crate::changes::{changes, summaries};
 use crate::error::ApiError;
+use crate::fold::{Change, SessionState};
 use crate::follow::{Cursor, Hub, Step, Want};
+use crate::render::{StockEvent, StockFacts, deleted, events, failed, files, toast};
 use crate::settings::ApiSettings;
-use crate::view::SessionContext;
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
 /// How many frames a client may be behind before its stream ends.
@@ -71,6 +72,7 @@ pub(crate) struct Feeds {
     settings: ApiSettings,
     entries: Mutex<HashMap<OrgId, Entry>>,
     held: Arc<HeldPrompts>,
+    untold: Untold,
     /// Notified when a new client starts to listen.
     came: Notify,
 }
@@ -84,8 +86,8 @@ impl Feeds {
         settings: ApiSettings,
     ) -> Arc<Self> {
         let entries = Mutex::default();
-        let (held, came) = (Arc::default(), Notify::new());
-        Arc::new(Self { store, hub, clock, tasks, settings, entries, held, came })
+        let (held, untold, came) = (Arc::default(), Untold::default(), Notify::new());
+        Arc::new(Self { store, hub, clock, tasks, settings, entries, held, untold, came })
     }
 
     /// Notes that this gateway created, prompted or interrupted a session. Returns at once.
@@ -104,6 +106,15 @@ impl Feeds {
             let _nobody_listens =
                 entry.frames.send(frame(&directory, session.project.as_str(), &event));
         }
+    }
+
+    /// Shows a sentence about a session at the beginning of the next stream that is opened here within seconds.
+    pub(crate) fn notify_next(&self, session: &SessionRow, sentence: &str) {
+        let mut mint = IdMint::after(Stamp::default(), self.clock.now_ms());
+        let event = failed(&session.at.session, sentence, &mut mint);
+        let directory = session.directory.as_str().into();
+        let frame = frame(&directory, session.project.as_str(), &event);
+        self.untold.keep(session.at.org, frame);
     }
 
     /// Keeps a session's frames until the guard is dropped, for a released client that has sent a prompt while its
@@ -143,8 +154,8 @@ impl Feeds {
         self.hub.streams_end()
     }
 
-    /// Subscribes to all events in `org` from now on. First come the frames of prompts that were admitted a moment
-    /// ago and that a released client waits for here.
+    /// Subscribes to all events in `org` from now on. First come sentences of [`Self::notify_next`], then the frames
+    /// of prompts that were admitted a moment ago and that a released client waits for here.
     ///
     /// # Errors
     /// When the database fails.
@@ -152,9 +163,10 @@ impl Feeds {
         self: &Arc<Self>,
         org: OrgId,
     ) -> Result<(Vec<StockFrame>, broadcast::Receiver<StockFrame>), ApiError> {
-        let subscribed = self.receiver(org).await?;
+        let (replayed, frames) = self.receiver(org).await?;
         self.came.notify_waiters();
-        Ok(subscribed)
+        let untold = self.untold.take(org);
+        Ok((untold.into_iter().chain(replayed).collect(), frames))
     }
 
     async fn receiver(
@@ -200,9 +212,9 @@ impl Feeds {
 type CursorStream = BoxStream<'static, (SessionId, Option<Step>)>;
 
 struct Followed {
-    translator: Translator,
+    state: SessionState,
+    facts: StockFacts,
     directory: Arc<str>,
-    busy: bool,
     moved: Instant,
     stop: CancellationToken,
 }
@@ -258,7 +270,7 @@ impl Feed {
             }
         };
         self.followed.retain(|_, followed| {
-            let kept = followed.busy || followed.moved.elapsed() < IDLE_FOR;
+            let kept = followed.is_busy() || followed.moved.elapsed() < IDLE_FOR;
             if !kept {
                 followed.stop.cancel();
             }
@@ -277,7 +289,7 @@ impl Feed {
             return;
         }
         if self.followed.len() >= MAX_FOLLOWED {
-            let idle = self.followed.iter().filter(|(_, followed)| !followed.busy);
+            let idle = self.followed.iter().filter(|(_, followed)| !followed.is_busy());
             let Some(oldest) = idle.min_by_key(|(_, f)| f.moved).map(|(id, _)| id.clone()) else {
                 tracing::warn!(sessions = MAX_FOLLOWED, "too many busy sessions for one feed");
                 return;
@@ -309,16 +321,14 @@ impl Feed {
         };
         let cursor = Cursor::join(hub, store, at.clone(), Want::Everything).await?.after(after);
         let settings = &self.feeds.settings;
-        let context = SessionContext {
-            session: at.session.clone(),
-            directory: row.directory.clone(),
-            agent: row.agent.clone(),
-            model: row.model.clone().unwrap_or_else(|| settings.default_model.get()),
-        };
-        let busy = row.busy;
         let mut summaries = summaries(store, std::slice::from_ref(&row)).await?;
-        let summary = summaries.remove(&row.at.session).unwrap_or_default();
-        let translator = Translator::new(row, context, settings.version.clone(), newest, summary);
+        let facts = StockFacts {
+            version: settings.version.clone(),
+            default_model: settings.default_model.get(),
+            summary: summaries.remove(&row.at.session).unwrap_or_default(),
+        };
+        let directory = row.directory.as_str().into();
+        let state = SessionState::resume(row, newest);
         let stop = hub.streams_end().child_token();
         let id = at.session.clone();
         let steps = stream::unfold(Some(cursor), move |cursor| {
@@ -336,8 +346,7 @@ impl Feed {
             }
         });
         self.cursors.push(steps.take_until(stop.clone().cancelled_owned().fuse()).boxed());
-        let directory = translator.directory().into();
-        let followed = Followed { translator, directory, busy, moved: Instant::now(), stop };
+        let followed = Followed { state, facts, directory, moved: Instant::now(), stop };
         self.told.note(&at.session, after);
         self.followed.insert(at.session, followed);
         Ok(())
@@ -346,36 +355,37 @@ impl Feed {
     async fn take(&mut self, session: &SessionId, step: Option<&Step>) {
         let Some(followed) = self.followed.get_mut(session) else { return };
         followed.moved = Instant::now();
-        let events = match step {
+        match step {
             Some(Step::Event(event)) => {
-                let told = followed.translator.event(event);
-                followed.busy = followed.busy_after(event);
-                told
+                let changes = followed.state.apply(event);
+                let events = followed.shown(&changes, event.time);
+                if let SessionEvent::SessionMoved(moved) = &event.event {
+                    self.moved(session, &moved.from, &events).await;
+                } else if let Some(followed) = self.followed.get(session) {
+                    self.send(followed, &followed.directory, &events);
+                }
+                if let Err(error) = self.read(session, event, &changes).await {
+                    tracing::warn!(%error, "what a session changed in files is not told");
+                }
+                self.told.note(session, event.seq);
             }
-            Some(Step::Delta(delta)) => followed.translator.delta(delta, self.feeds.clock.now_ms()),
+            Some(Step::Delta(delta)) => {
+                let changes = followed.state.hear(delta);
+                let events = followed.shown(&changes, self.feeds.clock.now_ms());
+                if let Some(followed) = self.followed.get(session) {
+                    self.send(followed, &followed.directory, &events);
+                }
+            }
             Some(Step::Gone) | None => {
                 let Some(followed) = self.followed.remove(session) else { return };
                 followed.stop.cancel();
                 if step.is_some() && !self.feeds.streams_end().is_cancelled() {
                     self.told.forget(session);
-                    let events = followed.translator.deleted(self.feeds.clock.now_ms());
+                    let now = self.feeds.clock.now_ms();
+                    let events = deleted(&followed.facts, &followed.state, now);
                     self.send(&followed, &followed.directory, &events);
                 }
-                return;
             }
-        };
-        if let Some(Step::Event(event)) = step
-            && let SessionEvent::SessionMoved(moved) = &event.event
-        {
-            self.moved(session, &moved.from, &events).await;
-        } else if let Some(followed) = self.followed.get(session) {
-            self.send(followed, &followed.directory, &events);
-        }
-        if let Some(Step::Event(event)) = step {
-            if let Err(error) = self.files(session, event).await {
-                tracing::warn!(%error, "what a session changed in files is not told");
-            }
-            self.told.note(session, event.seq);
         }
     }
 
@@ -384,7 +394,7 @@ impl Feed {
     async fn moved(&mut self, session: &SessionId, from: &LocationId, events: &[StockEvent]) {
         let before = self.feeds.store.location(self.org, from.clone()).await;
         let Some(followed) = self.followed.get_mut(session) else { return };
-        followed.directory = followed.translator.directory().into();
+        followed.directory = followed.state.session().directory.as_str().into();
         let Some(followed) = self.followed.get(session) else { return };
         match before {
             Ok(before) if *before.directory != *followed.directory => {
@@ -398,56 +408,51 @@ impl Feed {
         self.send(followed, &followed.directory, events);
     }
 
-    /// Sends the changes of files and messages that follow from an event. They take a read.
-    async fn files(&mut self, session: &SessionId, event: &RecordedEvent) -> Result<(), ApiError> {
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "only these are about files or messages"
-        )]
-        let from = match &event.event {
-            SessionEvent::WorkspaceSnapshotted(taken) if !taken.base => None,
-            SessionEvent::RevertStaged(_) | SessionEvent::RevertCleared(_) => None,
-            SessionEvent::RevertCommitted(committed) => Some(committed.from),
-            _ => return Ok(()),
-        };
-        if self.frames.receiver_count() == 0 {
+    /// Sends those changes of an event that take a read: of files, and of messages that a Revert removed.
+    async fn read(
+        &mut self,
+        session: &SessionId,
+        event: &RecordedEvent,
+        told: &[Change],
+    ) -> Result<(), ApiError> {
+        if !told.contains(&Change::Files) || self.frames.receiver_count() == 0 {
             return Ok(());
         }
         let store = &self.feeds.store;
         let Some(followed) = self.followed.get_mut(session) else { return Ok(()) };
-        let row = followed.translator.session().clone();
-        let mut events = match from {
-            Some(from) => {
-                let removed = begun_between(store, &row, from, event.seq).await?;
-                followed.translator.removed(&removed, event.time)
+        let row = followed.state.session();
+        let mut removed = Vec::new();
+        for change in told {
+            if let Change::Reverted(from) = change {
+                let begun = begun_between(store, row, *from, event.seq).await?;
+                removed.extend(begun.into_iter().map(Change::Removed));
             }
-            None => Vec::new(),
-        };
-        let diff = changes(store, &row, None).await?.diff;
-        events.extend(followed.translator.changed(&diff, event.time));
+        }
+        let diff = changes(store, row, None).await?.diff;
+        followed.facts.summary = diff.summary();
+        let mut events = followed.shown(&removed, event.time);
+        events.extend(files(&followed.facts, &followed.state, &diff, event.time));
         let Some(followed) = self.followed.get(session) else { return Ok(()) };
         self.send(followed, &followed.directory, &events);
         Ok(())
     }
 
     fn send(&self, followed: &Followed, directory: &Arc<str>, events: &[StockEvent]) {
-        let session = &followed.translator.session().at.session;
+        let SessionRow { at, project, .. } = followed.state.session();
         for event in events {
-            let frame = frame(directory, followed.translator.project(), event);
-            self.feeds.held.send(self.org, session, &self.frames, frame);
+            let frame = frame(directory, project.as_str(), event);
+            self.feeds.held.send(self.org, &at.session, &self.frames, frame);
         }
     }
 }
 
 impl Followed {
-    fn busy_after(&self, event: &RecordedEvent) -> bool {
-        let copied = self.translator.is_copy(event.seq);
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin or end work")]
-        match &event.event {
-            SessionEvent::DrainEnded(_) => false,
-            SessionEvent::PromptPromoted(_) | SessionEvent::TurnStarted(_) if !copied => true,
-            _ => self.busy,
-        }
+    fn is_busy(&self) -> bool {
+        self.state.session().busy
+    }
+
+    fn shown(&self, changes: &[Change], time: TimestampMs) -> Vec<StockEvent> {
+        events(&self.facts, &self.state, changes, time)
     }
 }
 

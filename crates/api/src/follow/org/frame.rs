@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::translate::StockEvent;
+use crate::render::StockEvent;
 
 /// An event for stock clients, serialised once.
 #[derive(Debug, Clone)]

@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 use credentials::{CredentialRow, Material, NewSecret, SecretChange, ServiceAccount};
 use http::StatusCode;
 use llm_client::{AwsAccess, Secret};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ApiState;
@@ -13,7 +14,7 @@ use crate::surface::extract::{Body, CanAdminister};
 use crate::text::{id, secret};
 
 /// The only shape in which a credential is shown.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CredentialView {
     id: String,
     provider: String,
@@ -52,7 +53,7 @@ impl From<CredentialRow> for CredentialView {
 }
 
 /// A request with a secret: `key`, `aws` or `serviceAccount`. It has no `Debug`, so that no log shows the secret.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct CredentialRequest {
     provider: Option<String>,
@@ -65,7 +66,7 @@ pub(crate) struct CredentialRequest {
     service_account: Option<serde_json::Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AwsRequest {
     access_key_id: String,

@@ -1,14 +1,15 @@
 //! Context entries that clients set on a session: JSON values by key. The model gets them at its next boundary.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::{EntrySet, Seq, SessionRef};
-use http::{StatusCode, header};
+use http::StatusCode;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use store::{EntryChange, MAX_ENTRIES};
 
 use crate::ApiState;
@@ -16,6 +17,7 @@ use crate::act::announce;
 use crate::error::ApiError;
 use crate::surface::at::At;
 use crate::surface::extract::{CanPrompt, CanRead};
+use crate::surface::paged::JsonText;
 use crate::text::shown;
 
 /// The largest value of an entry, in bytes.
@@ -41,17 +43,12 @@ impl Key {
     }
 }
 
-/// Answers with JSON text as it is stored, byte for byte.
-fn raw(json: String) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], json).into_response()
-}
-
 /// Lists all entries of a session as one object.
 pub(crate) async fn list(
     access: CanRead,
     State(state): State<ApiState>,
     Path(at): Path<At>,
-) -> Result<Response, ApiError> {
+) -> Result<JsonText<BTreeMap<String, Value>>, ApiError> {
     let row = at.find(&state, access.org).await?;
     let entries = state.store().entries(access.org, row.at.session).await?;
     let mut object = String::from("{");
@@ -61,7 +58,7 @@ pub(crate) async fn list(
         write!(object, "{comma}\"{key}\":{value}").map_err(ApiError::internal)?;
     }
     object.push('}');
-    Ok(raw(object))
+    Ok(JsonText::new(object))
 }
 
 pub(crate) async fn show(
@@ -69,12 +66,12 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
     Path(at): Path<At>,
     Path(key): Path<Key>,
-) -> Result<Response, ApiError> {
+) -> Result<JsonText<Value>, ApiError> {
     let row = at.find(&state, access.org).await?;
     let entries = state.store().entries(access.org, row.at.session).await?;
     let entry = entries.into_iter().find(|(known, _)| *known == key.key);
     entry
-        .map(|(_, value)| raw(value))
+        .map(|(_, value)| JsonText::new(value))
         .ok_or(ApiError::NotFound("a context entry with this key was"))
 }
 

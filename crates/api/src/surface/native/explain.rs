@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
 use domain::{ModelRef, OrgId, RecordedEvent, Seq, SessionEvent, TurnId};
 use history::{Components, rebuild_body};
-use http::HeaderValue;
-use http::header::CONTENT_TYPE;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use store::AttemptRow;
@@ -16,19 +13,20 @@ use store::AttemptRow;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::extract::{CanAdminister, Params};
+use crate::surface::paged::JsonText;
 use crate::view::Usd;
 
 const PAGE: i64 = 1_000;
 const MAX_ID_CHARS: usize = 80;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ExplainQuery {
     body: Option<bool>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct ExplainView {
+pub(crate) struct ExplainView {
     attempt: String,
     turn: String,
     session: String,
@@ -58,7 +56,7 @@ struct ExplainView {
 }
 
 /// The price of a request.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct PriceView {
     /// The version of the price table at the time of the request.
@@ -77,7 +75,7 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
     Path(id): Path<String>,
     Params(query): Params<ExplainQuery>,
-) -> Result<Response, ApiError> {
+) -> Result<JsonText<ExplainView>, ApiError> {
     if id.len() > MAX_ID_CHARS {
         return Err(ApiError::invalid("explain takes the id of a turn or of an attempt"));
     }
@@ -96,12 +94,7 @@ pub(crate) async fn show(
     let matches = hash.as_deref() == Some(attempt.body_hash.as_str());
     if query.body.unwrap_or(false) {
         return match rebuilt {
-            Ok(body) if matches => {
-                let mut response = body.into_response();
-                let json = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(CONTENT_TYPE, json);
-                Ok(response)
-            }
+            Ok(body) if matches => Ok(JsonText::new(body)),
             Ok(_) => Err(ApiError::Conflict(
                 "the rebuilt body has another hash than the one that was sent".to_owned(),
             )),
@@ -130,7 +123,7 @@ pub(crate) async fn show(
             cost: attempt.cost.map(Usd),
         }),
     };
-    Ok(Json(view).into_response())
+    JsonText::of(&view).map_err(ApiError::internal)
 }
 
 /// Returns the model of the turn, Compaction or title that this event begins, if its id is `of`.

@@ -2,9 +2,9 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use domain::{Control, ControlAdmitted, Delivery, MessageId, PromptPart, Seq, SessionRef};
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{AdmittedControl, ControlAdmission, InboxChange, InboxItem, InboxRow, StoreError};
 
@@ -14,7 +14,7 @@ use crate::act::{AdmitRequest, CompactRequest, admit_compaction, announce};
 use crate::error::ApiError;
 use crate::surface::at::At;
 use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
-use crate::surface::paged::paged;
+use crate::surface::paged::Paged;
 use crate::text::{id, plain};
 
 /// The most inputs in one answer.
@@ -22,7 +22,7 @@ const MAX_INBOX: i64 = 1_000;
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
 /// An input that waits.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct InboxView {
     id: String,
     /// `prompt`, `synthetic`, `compaction`, `move`, `revert` or `unrevert`.
@@ -36,7 +36,7 @@ pub(crate) struct InboxView {
     texts: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Created {
     created: i64,
 }
@@ -79,16 +79,16 @@ pub(crate) async fn list(
     State(state): State<ApiState>,
     Path(at): Path<At>,
     Params(query): Params<InboxQuery>,
-) -> Result<Response, ApiError> {
+) -> Result<Paged<Vec<InboxView>>, ApiError> {
     let row = at.find(&state, access.org).await?;
     let after = Seq(query.after.unwrap_or(0));
     let inbox = state.store().inbox(access.org, row.at.session, after, MAX_INBOX).await?;
     let next = inbox.items.last().filter(|_| inbox.more).map(|last| last.seq.0.to_string());
-    Ok(paged(inbox.items.into_iter().map(InboxView::from).collect::<Vec<_>>(), next))
+    Ok(Paged { items: inbox.items.into_iter().map(InboxView::from).collect(), next })
 }
 
 /// Where a page of the inbox begins.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct InboxQuery {
     after: Option<i64>,
 }
@@ -114,13 +114,14 @@ pub(crate) async fn cancel(
     Ok(StatusCode::NO_CONTENT)
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "InputChangeRequest")]
 pub(crate) struct ChangeRequest {
     delivery: Option<Delivery>,
 }
 
 /// The new delivery of an input.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ChangedView {
     id: String,
     delivery: &'static str,
@@ -161,7 +162,7 @@ fn changed(state: &ApiState, at: SessionRef, change: InboxChange, wake: bool) {
 }
 
 /// Whether the session had something to resume.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ResumedView {
     resumed: bool,
 }
@@ -181,7 +182,7 @@ pub(crate) async fn resume(
 }
 
 /// A text for the model that no user wrote.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct SyntheticRequest {
     #[serde(flatten)]
     prompt: AdmitRequest,
@@ -203,11 +204,11 @@ pub(crate) async fn synthetic(
     }
     let mut prompt = request.prompt;
     prompt.synthetic = Some(description);
-    admit_and_show(&state, access.org, row.at.session, prompt).await
+    admit_and_show(&state, &access, row.at.session, prompt).await
 }
 
 /// A control that waits or has waited.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ControlView {
     id: String,
     seq: i64,

@@ -1,5 +1,6 @@
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::OrganisationInstructions;
 
@@ -11,13 +12,13 @@ use crate::text::plain;
 /// The largest text, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct InstructionsRequest {
     text: String,
 }
 
 /// An organisation's instructions; an empty text if it has none.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct InstructionsView {
     text: String,
     #[serde(skip_serializing_if = "Option::is_none")]

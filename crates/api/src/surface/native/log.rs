@@ -1,7 +1,8 @@
 use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use domain::{Seq, SessionIncarnation};
 use http::HeaderMap;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use store::SessionRow;
@@ -11,16 +12,25 @@ use crate::error::ApiError;
 use crate::follow::{LogStream, data_of};
 use crate::surface::at::in_project;
 use crate::surface::extract::{CanRead, LargeRead, Params};
-use crate::surface::paged::paged;
+use crate::surface::paged::Paged;
 
 /// The most events in one answer.
 const MAX_EVENTS: i64 = 1_000;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct LogQuery {
     after: Option<i64>,
     follow: Option<bool>,
     limit: Option<i64>,
+}
+
+/// A page of a log, or the stream of one.
+pub(crate) struct Log(Response);
+
+impl IntoResponse for Log {
+    fn into_response(self) -> Response {
+        self.0
+    }
 }
 
 /// Returns one page of a session's log after a sequence number, or with `follow=true` the whole rest and new events,
@@ -30,7 +40,7 @@ pub(crate) async fn of_session(
     session: SessionRow,
     headers: &HeaderMap,
     query: &LogQuery,
-) -> Result<Response, ApiError> {
+) -> Result<Log, ApiError> {
     let (after, expected) = match headers.get("last-event-id") {
         Some(value) => {
             value.to_str().ok().and_then(|text| event_id(text.trim())).ok_or_else(|| {
@@ -46,7 +56,7 @@ pub(crate) async fn of_session(
     if query.follow.unwrap_or(false) {
         let share = state.streams().take(session.at.org.to_string())?;
         let log = LogStream::open(state.hub(), state.store(), session.at, after, expected).await?;
-        return Ok(log.into_response(share));
+        return Ok(Log(log.into_response(share)));
     }
     let limit = query.limit.unwrap_or(MAX_EVENTS).clamp(1, MAX_EVENTS);
     let events = state.store().events(session.at.org, session.at.session, after, limit).await?;
@@ -57,7 +67,7 @@ pub(crate) async fn of_session(
         .map(|event| RawValue::from_string(data_of(event)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(ApiError::internal)?;
-    Ok(paged(views, next))
+    Ok(Log(Paged { items: views, next }.into_response()))
 }
 
 /// Parses an event id: `SEQ.INCARNATION` as the stream writes it, or a bare number.
@@ -78,7 +88,7 @@ pub(crate) async fn show(
     Path((project, session)): Path<(String, String)>,
     Params(query): Params<LogQuery>,
     headers: HeaderMap,
-) -> Result<Response, ApiError> {
+) -> Result<Log, ApiError> {
     let session = in_project(&state, access.org, &project, &session).await?;
     of_session(&state, session, &headers, &query).await
 }

@@ -1,17 +1,18 @@
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
-use domain::{OrgId, ProjectId, SessionId};
+use domain::{ProjectId, SessionId};
+use schemars::JsonSchema;
 use serde::Serialize;
 use store::AdmittedPrompt;
 
 use crate::ApiState;
 use crate::act::{AdmitRequest, admit, home, one, prompt_row, relearn, transcript};
 use crate::error::ApiError;
+use crate::principal::Principal;
 use crate::surface::at::in_project;
 use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::limit::MessageQuery;
-use crate::surface::paged::paged;
+use crate::surface::paged::Paged;
 use crate::text::id;
 use crate::view::{MessageView, SessionContext, message};
 
@@ -21,10 +22,10 @@ pub(crate) async fn list(
     State(state): State<ApiState>,
     Path((project, session)): Path<(String, String)>,
     Params(query): Params<MessageQuery>,
-) -> Result<Response, ApiError> {
+) -> Result<Paged<Vec<MessageView>>, ApiError> {
     let session = in_project(&state, access.org, &project, &session).await?;
     let (messages, next) = transcript(&state, &session, query.parse()?).await?;
-    Ok(paged(messages, next))
+    Ok(Paged { items: messages, next })
 }
 
 pub(crate) async fn show(
@@ -37,14 +38,14 @@ pub(crate) async fn show(
 }
 
 /// An admitted prompt: its future user message, and its admission.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AdmittedView {
     #[serde(flatten)]
     message: MessageView,
     admission: AdmissionView,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct AdmissionView {
     seq: i64,
     delivery: &'static str,
@@ -55,11 +56,11 @@ struct AdmissionView {
 /// default; the turn decides.
 pub(crate) async fn admit_and_show(
     state: &ApiState,
-    org: OrgId,
+    principal: &Principal,
     session: SessionId,
     request: AdmitRequest,
 ) -> Result<Json<AdmittedView>, ApiError> {
-    let admitted = admit(state, org, session.clone(), request).await?;
+    let admitted = admit(state, principal, session.clone(), request).await?;
     Ok(Json(admitted_view(state, session, &admitted)))
 }
 
@@ -93,7 +94,7 @@ pub(crate) async fn post(
     if at.project != project {
         return Err(ApiError::NotFound("session was"));
     }
-    let admitted = admit(&state, access.org, session.clone(), request).await?;
+    let admitted = admit(&state, &access, session.clone(), request).await?;
     if admitted.location != at.location {
         state.homes().forget(access.org, &session); // the session has moved, or was deleted and created again elsewhere
     }

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use catalog::{CatalogModel, Freshness, Limits, Modalities, ModelStatus, Prices, Rates};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ApiState;
@@ -12,8 +13,9 @@ use crate::surface::extract::{CanRead, Params};
 use crate::view::usd;
 
 /// The filter of the list.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "ModelQuery")]
 pub(crate) struct Query {
     /// Only models of this provider.
     provider: Option<String>,
@@ -23,7 +25,7 @@ pub(crate) struct Query {
 }
 
 /// The models that may be used.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ModelsView {
     /// The version of the catalog and its prices; `None` without a catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +38,7 @@ pub(crate) struct ModelsView {
     models: Vec<ModelView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct CatalogView {
     /// The date of the catalog's newest change, `2026-05-01`.
     updated: String,
@@ -61,8 +63,9 @@ impl From<ShownCatalog> for CatalogView {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Model")]
 struct ModelView {
     /// `provider/model`, as a prompt chooses it.
     id: String,
@@ -91,7 +94,7 @@ fn is_true(is_so: &bool) -> bool {
     *is_so
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct PricesView {
     #[serde(flatten)]
     base: RatesView,
@@ -99,7 +102,7 @@ struct PricesView {
     tiers: Vec<TierView>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct TierView {
     /// The number of input tokens above which this price applies.
@@ -108,7 +111,7 @@ struct TierView {
     rates: RatesView,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct RatesView {
     input: f64,

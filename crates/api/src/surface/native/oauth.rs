@@ -6,6 +6,7 @@ use credentials::{NewSignInRequest, NextStep, SignInMethod, SignInProgress, Sign
 use domain::OrgId;
 use http::StatusCode;
 use llm_client::Secret;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ApiState;
@@ -13,7 +14,7 @@ use crate::error::ApiError;
 use crate::surface::extract::{Body, CanAdminister};
 use crate::text::id;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct BeginRequest {
     method: Method,
@@ -24,22 +25,23 @@ pub(crate) struct BeginRequest {
     redirect_url: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "SignInMethod")]
 enum Method {
     Code,
     Device,
 }
 
 /// The values that the browser came back with. It has no `Debug`, because they are as good as a password.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct CompleteRequest {
     code: String,
     state: String,
 }
 
 /// The state of a sign-in.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SignInView {
     attempt: String,

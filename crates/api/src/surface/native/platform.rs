@@ -1,22 +1,25 @@
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use domain::OrgId;
 use http::HeaderMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{SessionFilter, SessionRow};
+use store::SessionRow;
 
-use super::log::{LogQuery, of_session};
+use super::log::{Log, LogQuery, of_session};
 use super::messages::{AdmittedView, admit_and_show};
 use crate::ApiState;
-use crate::act::{AbortRequest, AdmitRequest, InterruptedView, aborted, missing, transcript};
+use crate::act::{
+    AbortRequest, AdmitRequest, InterruptedView, aborted, differing_messages, missing, transcript,
+};
 use crate::error::ApiError;
 use crate::surface::dialect::Dialect;
 use crate::surface::extract::{Body, CanAdminister, CanPrompt, CanRead, LargeRead, Params};
-use crate::surface::limit::{Limit, MAX_SESSIONS, MessageQuery};
-use crate::surface::paged::paged;
+use crate::surface::limit::MessageQuery;
+use crate::surface::listed::ListQuery;
+use crate::surface::paged::Paged;
 use crate::text::id;
-use crate::view::SessionView;
+use crate::view::{MessageView, SessionView};
 
 async fn row(state: &ApiState, org: OrgId, session: &str) -> Result<SessionRow, ApiError> {
     Ok(state.store().session(org, id(session)?).await?)
@@ -26,11 +29,9 @@ pub(crate) async fn sessions(
     access: CanRead,
     dialect: Dialect,
     State(state): State<ApiState>,
-    Params(limit): Params<Limit>,
-) -> Result<Json<Vec<SessionView>>, ApiError> {
-    let limit = limit.within(100, MAX_SESSIONS);
-    let rows = state.store().sessions(access.org, SessionFilter::default(), limit).await?;
-    dialect.sessions(&state, rows).await
+    Params(query): Params<ListQuery>,
+) -> Result<Paged<Vec<SessionView>>, ApiError> {
+    query.list(&state, access.org, dialect, None).await
 }
 
 pub(crate) async fn messages(
@@ -39,10 +40,10 @@ pub(crate) async fn messages(
     State(state): State<ApiState>,
     Path(session): Path<String>,
     Params(query): Params<MessageQuery>,
-) -> Result<Response, ApiError> {
+) -> Result<Paged<Vec<MessageView>>, ApiError> {
     let row = row(&state, access.org, &session).await?;
     let (messages, next) = transcript(&state, &row, query.parse()?).await?;
-    Ok(paged(messages, next))
+    Ok(Paged { items: messages, next })
 }
 
 pub(crate) async fn post_message(
@@ -51,7 +52,7 @@ pub(crate) async fn post_message(
     Path(session): Path<String>,
     Body(request): Body<AdmitRequest>,
 ) -> Result<Json<AdmittedView>, ApiError> {
-    admit_and_show(&state, access.org, id(&session)?, request).await
+    admit_and_show(&state, &access, id(&session)?, request).await
 }
 
 pub(crate) async fn log(
@@ -61,7 +62,7 @@ pub(crate) async fn log(
     Path(session): Path<String>,
     Params(query): Params<LogQuery>,
     headers: HeaderMap,
-) -> Result<Response, ApiError> {
+) -> Result<Log, ApiError> {
     let row = row(&state, access.org, &session).await?;
     of_session(&state, row, &headers, &query).await
 }
@@ -72,24 +73,31 @@ pub(crate) async fn abort(
     Path(session): Path<String>,
     Body(request): Body<AbortRequest>,
 ) -> Result<Json<InterruptedView>, ApiError> {
-    Ok(Json(aborted(&state, access.org, id(&session)?, &request).await?))
+    Ok(Json(aborted(&state, &access, id(&session)?, &request).await?))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RebuildQuery {
     check: Option<bool>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RebuildView {
     session: String,
     exact: bool,
     events: usize,
     missing: Vec<String>,
     added: Vec<String>,
+    /// Messages whose rows are not as clients were shown them from events, at most 20. Only with `check=true`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    differing: Vec<String>,
 }
 
-/// Rebuilds a session's projections from its log; with `check=true` it only compares.
+/// The most differing messages in one answer.
+const MOST_DIFFERING: usize = 20;
+
+/// Rebuilds a session's projections from its log; with `check=true` it only compares, also with the messages that a
+/// gateway folds from events.
 pub(crate) async fn rebuild(
     access: CanAdminister,
     State(state): State<ApiState>,
@@ -98,25 +106,31 @@ pub(crate) async fn rebuild(
 ) -> Result<Json<RebuildView>, ApiError> {
     let check = query.check.unwrap_or(false);
     let report = state.store().rebuild(access.org, id(&session)?, check).await?;
+    let mut differing = Vec::new();
+    if check {
+        let messages = differing_messages(state.store(), access.org, &report.session).await?;
+        differing.extend(messages.into_iter().take(MOST_DIFFERING).map(String::from));
+    }
     Ok(Json(RebuildView {
-        exact: report.is_exact(),
+        exact: report.is_exact() && differing.is_empty(),
         session: report.session.into(),
         events: report.events,
         missing: report.missing,
         added: report.added,
+        differing,
     }))
 }
 
 /// The most missing blobs in one answer.
 const MOST_MISSING: usize = 100;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct CheckQuery {
     settled: Option<bool>,
     blobs: Option<bool>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ViolationView {
     invariant: String,
     session: String,

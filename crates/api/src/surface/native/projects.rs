@@ -1,5 +1,6 @@
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::ApiState;
@@ -16,7 +17,7 @@ pub(crate) async fn list(
     Ok(Json(rows.into_iter().map(Into::into).collect()))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Directory {
     directory: Option<String>,
 }

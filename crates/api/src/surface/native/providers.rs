@@ -6,20 +6,21 @@ use catalog::{Overrides, ProviderOverride};
 use credentials::{ALL_PROVIDERS, ClientSecret, ProviderSettings, ProviderSetup};
 use http::StatusCode;
 use llm_client::Secret;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::extract::{Body, CanAdminister};
-use crate::surface::redacted;
 
 /// A provider's settings without the OAuth client's secret and without values of headers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SetupView {
     provider: String,
     #[serde(flatten)]
+    #[schemars(with = "Map<String, Value>")]
     settings: ProviderSettings,
     has_client_secret: bool,
     updated: i64,
@@ -27,8 +28,7 @@ pub(crate) struct SetupView {
 
 impl From<ProviderSetup> for SetupView {
     fn from(setup: ProviderSetup) -> Self {
-        let ProviderSetup { provider, mut settings, has_client_secret, updated_ms } = setup;
-        redacted::hide(&mut settings.overrides);
+        let ProviderSetup { provider, settings, has_client_secret, updated_ms } = setup;
         Self { provider, settings, has_client_secret, updated: updated_ms }
     }
 }
@@ -54,7 +54,7 @@ pub(crate) async fn show(
 }
 
 /// Sets up a provider, or with the id `*` all of them. An absent `oauth.clientSecret` keeps the stored one; null
-/// removes it.
+/// removes it. Values of headers and keys that are sent as they are shown keep the stored ones.
 pub(crate) async fn set(
     access: CanAdminister,
     State(state): State<ApiState>,
@@ -72,12 +72,8 @@ pub(crate) async fn set(
         },
         None => ClientSecret::Remove,
     };
-    let mut settings: ProviderSettings =
+    let settings: ProviderSettings =
         serde_json::from_value(Value::Object(request)).map_err(ApiError::invalid)?;
-    let all = state.credentials().providers(access.org).await?;
-    let before = all.into_iter().find(|setup| setup.provider == provider);
-    let before = before.map(|setup| setup.settings.overrides).unwrap_or_default();
-    redacted::restore(&mut settings.overrides, &before);
     check_overrides(&provider, &settings.overrides)?;
     let set = state.credentials().set_provider(access.org, &provider, &settings, &secret);
     Ok(Json(set.await?.into()))

@@ -4,6 +4,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use domain::{Control, Delivery, IdMint, MessageId, Stamp};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use store::{InboxChange, SessionRow};
 
@@ -17,7 +18,7 @@ use crate::text::id;
 use crate::view::SessionView;
 
 /// The part of the session to take back.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct RevertRequest {
     /// The control's id.
     id: Option<String>,
@@ -29,7 +30,7 @@ pub(crate) struct RevertRequest {
 }
 
 /// A request to bring back everything that was taken back.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct UnrevertRequest {
     /// The control's id.
     id: Option<String>,

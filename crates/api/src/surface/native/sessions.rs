@@ -1,18 +1,17 @@
 use axum::Json;
 use axum::extract::{Path, State};
 
-use store::SessionsOf;
-
 use crate::ApiState;
 use crate::act::{
-    AbortRequest, ChangeRequest, InterruptedView, NewSessionRequest, aborted, create,
-    delete_session, rename, workspace,
+    self, AbortRequest, ChangeRequest, InterruptedView, NewSessionRequest, aborted, create,
+    delete_session, workspace,
 };
 use crate::error::ApiError;
 use crate::surface::at::{At, in_project};
 use crate::surface::dialect::Dialect;
 use crate::surface::extract::{Body, CanPrompt, CanRead, Params};
-use crate::surface::limit::{Limit, MAX_SESSIONS};
+use crate::surface::listed::ListQuery;
+use crate::surface::paged::Paged;
 use crate::text::id;
 use crate::view::SessionView;
 
@@ -21,13 +20,10 @@ pub(crate) async fn list(
     dialect: Dialect,
     State(state): State<ApiState>,
     Path(project): Path<String>,
-    Params(limit): Params<Limit>,
-) -> Result<Json<Vec<SessionView>>, ApiError> {
+    Params(query): Params<ListQuery>,
+) -> Result<Paged<Vec<SessionView>>, ApiError> {
     let project = state.store().project(access.org, id(&project)?).await?;
-    let limit = limit.within(100, MAX_SESSIONS);
-    let rows =
-        state.store().sessions(access.org, SessionsOf::Project(project.id).into(), limit).await?;
-    dialect.sessions(&state, rows).await
+    query.list(&state, access.org, dialect, Some(project.id)).await
 }
 
 pub(crate) async fn create_route(
@@ -45,7 +41,7 @@ pub(crate) async fn create_route(
         .store()
         .ensure_location(access.org, project.id, place.kind, place.directory, now)
         .await?;
-    let row = create(&state, access.org, &location, request).await?;
+    let row = create(&state, &access, &location, request).await?;
     dialect.session(&state, row).await
 }
 
@@ -67,7 +63,7 @@ pub(crate) async fn change(
     Body(request): Body<ChangeRequest>,
 ) -> Result<Json<SessionView>, ApiError> {
     let row = at.find(&state, access.org).await?;
-    let row = rename(&state, row, request).await?;
+    let row = act::change(&state, row, request).await?;
     dialect.session(&state, row).await
 }
 
@@ -88,5 +84,5 @@ pub(crate) async fn abort(
     Body(request): Body<AbortRequest>,
 ) -> Result<Json<InterruptedView>, ApiError> {
     let row = in_project(&state, access.org, &project, &session).await?;
-    Ok(Json(aborted(&state, access.org, row.at.session, &request).await?))
+    Ok(Json(aborted(&state, &access, row.at.session, &request).await?))
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use axum::Json;
 use axum::extract::{Path, State};
 use domain::TurnUsage;
+use schemars::JsonSchema;
 use serde::Serialize;
 use store::Expected;
 
@@ -27,7 +28,7 @@ pub(crate) async fn children(
 }
 
 /// Tokens used, and their cost.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct UsedView {
     tokens: TokensView,
@@ -51,7 +52,7 @@ impl UsedView {
 }
 
 /// The usage of a session alone, and of its whole tree.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct UsageView {
     session: UsedView,
     tree: UsedView,

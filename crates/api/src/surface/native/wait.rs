@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use domain::SessionEvent;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::SessionRow;
 use tokio::time::{Instant, timeout_at};
@@ -18,13 +19,13 @@ use crate::surface::extract::{Body, CanRead};
 /// The longest wait, and the default.
 const LONGEST_SECONDS: u64 = 600;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct WaitRequest {
     seconds: Option<u64>,
 }
 
 /// The state of a session at the end of the wait.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WaitedView {
     /// Whether it still has work, because the time was up.
     busy: bool,

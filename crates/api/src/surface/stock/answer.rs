@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use domain::{
-    DrainOutcome, InterruptTarget, MessageId, OrgId, RecordedEvent, Seq, SessionError,
-    SessionEvent, SessionId, SessionRef, TurnOutcome,
+    DrainOutcome, InterruptTarget, MessageId, RecordedEvent, Seq, SessionError, SessionEvent,
+    SessionId, SessionRef,
 };
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue};
@@ -13,15 +13,17 @@ use store::{Admission, AdmittedPrompt, MessageRow};
 use crate::ApiState;
 use crate::act::{AdmitRequest, admit, home, relearn};
 use crate::error::ApiError;
+use crate::fold::Conversation;
 use crate::follow::{Cursor, HoldGuard, Step, Want};
 use crate::homes::Home;
-use crate::view::{Draft, MessageView, SessionContext, as_stock, message};
+use crate::principal::Principal;
+use crate::view::{MessageView, SessionContext, as_stock, message};
 
 /// The end of the work on a prompt.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     /// The assistant's last message.
-    With(Box<MessageRow>),
+    With(Arc<MessageRow>),
     /// The reason why there is no message.
     Without(String),
 }
@@ -33,31 +35,30 @@ struct Awaited {
     /// Whether the prompt woke the session, rather than only being stored.
     awake: bool,
     promoted: bool,
-    /// The message of the newest turn, as far as it is written.
-    last: Option<Draft>,
+    /// Whether a turn has begun since then.
+    begun: bool,
+    conversation: Conversation,
 }
 
 impl Awaited {
     fn new(message: MessageId, awake: bool) -> Self {
-        Self { message, awake, promoted: false, last: None }
+        Self {
+            message,
+            awake,
+            promoted: false,
+            begun: false,
+            conversation: Conversation::default(),
+        }
     }
 
     fn note(&mut self, event: &RecordedEvent) -> Option<Ended> {
-        if let Some(draft) = &mut self.last {
-            draft.note(event);
-        }
+        self.conversation.apply(event);
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these say how work goes on")]
         match &event.event {
             SessionEvent::PromptPromoted(promoted) if promoted.message == self.message => {
                 self.promoted = true;
             }
-            SessionEvent::TurnStarted(_) if self.promoted => self.last = Draft::begin(event),
-            SessionEvent::TurnSettled(turn)
-                if matches!(turn.outcome, TurnOutcome::Lost | TurnOutcome::Overflowed)
-                    && self.last.as_ref().map(Draft::message) == Some(&turn.message) =>
-            {
-                self.last = None;
-            }
+            SessionEvent::TurnStarted(_) if self.promoted => self.begun = true,
             SessionEvent::InterruptRequested(interrupt)
                 if interrupt.target == InterruptTarget::Parked && !self.promoted =>
             {
@@ -71,8 +72,9 @@ impl Awaited {
                 if end.outcome == DrainOutcome::Completed && self.awake && !self.promoted => {}
             // Any other end has spent the wakes: prompts that are not promoted stay in the inbox.
             SessionEvent::DrainEnded(end) => {
-                return Some(match (self.last.take(), &end.error, end.outcome) {
-                    (Some(draft), ..) => Ended::With(Box::new(draft.into_row())),
+                let last = self.conversation.newest().filter(|_| self.begun);
+                return Some(match (last, &end.error, end.outcome) {
+                    (Some(last), ..) => Ended::With(last.clone()),
                     (None, Some(SessionError { message, .. }), _) => {
                         Ended::Without(message.clone())
                     }
@@ -120,17 +122,18 @@ impl Held {
     /// Admits a prompt. Joins the session's log first, so that nothing has to be read again.
     pub(crate) async fn admit(
         state: &ApiState,
-        org: OrgId,
+        principal: &Principal,
         session: SessionId,
         request: AdmitRequest,
         client: Client,
     ) -> Result<Self, ApiError> {
+        let org = principal.org;
         let mut home = home(state, org, &session).await?;
         let mut at = SessionRef { org, location: home.location.clone(), session };
         let mut log = follow(state, &at).await?;
         let mut hold =
             (client == Client::Released).then(|| state.feeds().hold(&at, log.joined_at()));
-        let admitted = admit(state, org, at.session.clone(), request).await?;
+        let admitted = admit(state, principal, at.session.clone(), request).await?;
         let is_old = admitted.admission == Admission::First && admitted.seq <= log.joined_at();
         if is_old || admitted.location != at.location {
             // The session has moved, or was deleted and created again, since we learnt its home or joined its log.
@@ -192,8 +195,8 @@ async fn follow(state: &ApiState, at: &SessionRef) -> Result<Cursor, ApiError> {
 #[cfg(test)]
 mod tests {
     use domain::{
-        DrainEnded, InputCancelled, InterruptRequested, ModelRef, PromptPromoted, TurnSettled,
-        TurnStarted, TurnUsage,
+        DrainEnded, InputCancelled, InterruptRequested, ModelRef, PromptPromoted, TurnOutcome,
+        TurnSettled, TurnStarted, TurnUsage,
     };
 
     use super::*;
@@ -296,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_parked_prompt_is_not_waited_for() {
-        let parked = recorded(InterruptRequested { target: InterruptTarget::Parked });
+        let parked = recorded(InterruptRequested { by: None, target: InterruptTarget::Parked });
         assert!(matches!(awaited().note(&parked), Some(Ended::Without(_))));
         assert!(matches!(
             awaited().note(&ended(DrainOutcome::Interrupted)),

@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::surface::Trickle;
 use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::limit::MessageQuery;
-use crate::surface::paged::paged;
+use crate::surface::paged::Paged;
 use crate::text::id;
 use crate::view::{MessageView, all_as_stock, message};
 
@@ -36,7 +36,7 @@ pub(crate) async fn list(
     let (messages, next) = transcript(&state, &row, query.parse()?).await?;
     let context = context(&state, &row);
     let messages = messages.into_iter().flat_map(|message| all_as_stock(&context, message));
-    Ok(paged(messages.collect::<Vec<_>>(), next))
+    Ok(Paged { items: messages.collect::<Vec<_>>(), next }.into_response())
 }
 
 pub(crate) async fn show(
@@ -62,11 +62,11 @@ pub(crate) async fn post(
     let session = id(&session)?;
     if request.no_reply.unwrap_or(false) {
         let row = state.store().session(access.org, session).await?;
-        let admitted = admit(&state, access.org, row.at.session.clone(), request).await?;
+        let admitted = admit(&state, &access, row.at.session.clone(), request).await?;
         let view = message(&context(&state, &row), &prompt_row(&admitted));
         return Ok(Json(view).into_response());
     }
-    let held = Held::admit(&state, access.org, session, request, Client::of(&headers)).await?;
+    let held = Held::admit(&state, &access, session, request, Client::of(&headers)).await?;
     let mut answer = Box::pin(held.answer(state));
     match tokio::time::timeout(SILENT_FOR, &mut answer).await {
         Ok(answered) => Ok(Json(answered?).into_response()),
@@ -106,6 +106,6 @@ pub(crate) async fn post_async(
     Path(session): Path<String>,
     Body(request): Body<AdmitRequest>,
 ) -> Result<StatusCode, ApiError> {
-    admit(&state, access.org, id(&session)?, request).await?;
+    admit(&state, &access, id(&session)?, request).await?;
     Ok(StatusCode::NO_CONTENT)
 }

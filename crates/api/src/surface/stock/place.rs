@@ -9,6 +9,7 @@ use crate::act::{Workspace, workspace};
 use crate::error::ApiError;
 use crate::settings::ApiSettings;
 use crate::surface::extract::Params;
+use crate::text::percent_decode;
 
 const HEADER: &str = "x-opencode-directory";
 
@@ -48,33 +49,5 @@ impl Named {
             Some(named) => Ok(Some(workspace(settings, Some(named)).await?.directory)),
             None => Ok(None),
         }
-    }
-}
-
-fn percent_decode(text: &[u8]) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.iter().copied();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
-            let (high, low) = (digit()?, digit()?);
-            bytes.push(u8::try_from(high * 16 + low).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_in_the_header_is_percent_encoded() {
-        assert_eq!(percent_decode(b"%2Ftmp%2Fa%20b").as_deref(), Some("/tmp/a b"));
-        assert_eq!(percent_decode(b"/plain").as_deref(), Some("/plain"));
-        assert_eq!(percent_decode(b"/%4"), None);
-        assert_eq!(percent_decode(b"/%ff"), None);
     }
 }

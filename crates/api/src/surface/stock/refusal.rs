@@ -1,5 +1,5 @@
 use axum::extract::{RawPathParams, State};
-use http::HeaderMap;
+use http::{HeaderMap, Uri};
 
 use super::answer::Client;
 use crate::ApiState;
@@ -14,12 +14,18 @@ pub(crate) async fn refuse(
     State(state): State<ApiState>,
     headers: HeaderMap,
     params: RawPathParams,
+    uri: Uri,
     why: &'static str,
 ) -> ApiError {
     let session = params.iter().find_map(|(name, value)| (name == "session").then_some(value));
     if let (Client::Released, Some(session)) = (Client::of(&headers), session) {
         match id(session) {
             Ok(session) => match state.store().session(access.org, session).await {
+                // `opencode run --share` ignores the answer and opens its stream afterwards.
+                Ok(row) if uri.path().ends_with("/share") => {
+                    state.feeds().notify(&row, why);
+                    state.feeds().notify_next(&row, why);
+                }
                 Ok(row) => state.feeds().notify(&row, why),
                 Err(error) => return error.into(),
             },

@@ -2,17 +2,18 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use domain::SessionId;
+use domain::ProjectId;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{SessionFilter, SessionRow, SessionsOf};
+use store::{SessionFilter, SessionsOf};
 
 use crate::ApiState;
 use crate::act::{interrupt, workspace};
 use crate::error::ApiError;
 use crate::surface::extract::{CanPrompt, CanRead, Params};
 use crate::surface::limit::MAX_SESSIONS;
+use crate::surface::listed::{after, cursor, sought};
 use crate::text::id;
 use crate::view::second_session;
 
@@ -23,6 +24,8 @@ pub(crate) struct Query {
     search: Option<String>,
     directory: Option<String>,
     project: Option<String>,
+    /// A directory below that of the project, relative to it.
+    subpath: Option<String>,
     cursor: Option<String>,
 }
 
@@ -44,22 +47,38 @@ pub(crate) async fn list(
             "sessions are listed newest first: leave `order` out, or say `desc`",
         ));
     }
-    let of = match (query.project, query.directory) {
-        (Some(project), _) => SessionsOf::Project(id(&project)?),
-        (None, Some(directory)) => {
-            SessionsOf::Directory(workspace(state.settings(), Some(&directory)).await?.directory)
-        }
-        (None, None) => SessionsOf::Organisation,
+    let project = query.project.as_deref().map(id::<ProjectId>).transpose()?;
+    let directory = match query.directory {
+        Some(named) => Some(workspace(state.settings(), Some(&named)).await?.directory),
+        None => None,
     };
-    let title = query.search.filter(|text| !text.is_empty());
-    let after = query.cursor.as_deref().map(after).transpose()?;
-    let filter = SessionFilter { of, title, after, ..SessionFilter::default() };
+    let below = match (query.subpath.as_deref().map(|path| path.trim_matches('/')), &project) {
+        (None | Some(""), _) => None,
+        (Some(path), Some(project)) => {
+            let project = state.store().project(access.org, project.clone()).await?;
+            Some(format!("{}/{path}", project.worktree))
+        }
+        (Some(_), None) => {
+            return Err(ApiError::invalid("`subpath` is below a project: say `project` too"));
+        }
+    };
+    let filter = SessionFilter {
+        of: match (directory, project.clone()) {
+            (Some(directory), _) => SessionsOf::Directory(directory),
+            (None, Some(project)) => SessionsOf::Project(project),
+            (None, None) => SessionsOf::Organisation,
+        },
+        project,
+        below,
+        with_archived: true,
+        title: sought(query.search)?,
+        after: query.cursor.as_deref().map(after).transpose()?,
+        ..SessionFilter::default()
+    };
     let limit = query.limit.unwrap_or(50).clamp(1, MAX_SESSIONS);
-    let rows = state.store().sessions(access.org, filter, limit).await?;
-    let is_full = i64::try_from(rows.len()).is_ok_and(|count| count == limit);
-    let next = rows.last().filter(|_| is_full).map(cursor);
-    let cursor = next.map_or_else(|| json!({}), |next| json!({ "next": next }));
-    let data: Vec<Value> = rows.iter().map(second_session).collect();
+    let page = state.store().sessions(access.org, filter, limit).await?;
+    let cursor = page.next.map_or_else(|| json!({}), |next| json!({ "next": cursor(&next) }));
+    let data: Vec<Value> = page.rows.iter().map(second_session).collect();
     Ok(Json(json!({ "data": data, "cursor": cursor })))
 }
 
@@ -77,32 +96,6 @@ pub(crate) async fn interrupt_route(
     State(state): State<ApiState>,
     Path(session): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    interrupt(&state, access.org, id(&session)?).await?;
+    interrupt(&state, &access, id(&session)?).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-fn cursor(row: &SessionRow) -> String {
-    format!("{}.{}", row.created_ms, row.at.session)
-}
-
-fn after(cursor: &str) -> Result<(i64, SessionId), ApiError> {
-    let parsed =
-        cursor.split_once('.').and_then(|(time, id)| Some((time.parse().ok()?, id.parse().ok()?)));
-    parsed.ok_or_else(|| {
-        ApiError::invalid("`cursor` is not one that a list gave: leave it out to begin anew")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_reads_back_and_others_are_refused() {
-        let (time, session) = after("17.ses_a").expect("a cursor");
-        assert_eq!((time, session.as_str()), (17, "ses_a"));
-        for bad in ["", "17", "x.ses_a", "17.msg_a"] {
-            assert!(after(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -11,6 +11,7 @@ use crate::error::ApiError;
 use crate::surface::dialect::Dialect;
 use crate::surface::extract::{Body, CanPrompt, CanRead, Params};
 use crate::surface::limit::MAX_SESSIONS;
+use crate::surface::listed::sought;
 use crate::text::id;
 use crate::view::SessionView;
 
@@ -24,6 +25,17 @@ pub(crate) struct ListQuery {
     start: Option<i64>,
     cursor: Option<i64>,
     roots: Option<bool>,
+    archived: Option<bool>,
+    /// With it, or with a `path`, the list is the directory's project's.
+    scope: Option<Scope>,
+    /// A directory below that of the project, relative to it; empty for all.
+    path: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Scope {
+    Project,
 }
 
 /// Returns the sessions that a query selects, newest first: of the named directory, or of all. A directory that does
@@ -34,22 +46,42 @@ async fn listed(
     named: &Named,
     query: ListQuery,
 ) -> Result<Vec<SessionRow>, ApiError> {
-    let of = match named.filter(state.settings()).await {
-        Ok(None) => SessionsOf::Organisation,
-        Ok(Some(directory)) => SessionsOf::Directory(directory),
+    let (of, below) = match named.filter(state.settings()).await {
+        Ok(None) => (SessionsOf::Organisation, None),
+        Ok(Some(directory)) => of(state, access, directory, &query).await?,
         Err(ApiError::Invalid(_)) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let filter = SessionFilter {
         of,
+        below,
+        with_archived: query.archived.unwrap_or(false),
         only_roots: query.roots.unwrap_or(false),
         updated_from: query.start,
         updated_before: query.cursor,
-        title: query.search.filter(|text| !text.is_empty()),
-        after: None,
+        title: sought(query.search)?,
+        ..SessionFilter::default()
     };
     let limit = query.limit.unwrap_or(100).clamp(1, MAX_SESSIONS);
-    Ok(state.store().sessions(access.org, filter, limit).await?)
+    Ok(state.store().sessions(access.org, filter, limit).await?.rows)
+}
+
+/// Returns whose sessions a query is about that names a directory, and the directory that they work below.
+async fn of(
+    state: &ApiState,
+    access: CanRead,
+    directory: String,
+    query: &ListQuery,
+) -> Result<(SessionsOf, Option<String>), ApiError> {
+    if query.scope.is_none() && query.path.is_none() {
+        return Ok((SessionsOf::Directory(directory), None));
+    }
+    let path = query.path.as_deref().map(|path| path.trim_matches('/')).unwrap_or_default();
+    let below = (!path.is_empty()).then(|| format!("{directory}/{path}"));
+    let projects = state.store().projects(access.org).await?;
+    let project = projects.into_iter().find(|project| project.worktree == directory);
+    let of = project.map_or(SessionsOf::Directory(directory), |its| SessionsOf::Project(its.id));
+    Ok((of, below))
 }
 
 pub(crate) async fn list(
@@ -59,6 +91,8 @@ pub(crate) async fn list(
     named: Named,
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Vec<SessionView>>, ApiError> {
+    // The released server leaves nothing out here: its clients do, by `time.archived`.
+    let query = ListQuery { archived: Some(true), ..query };
     let rows = listed(&state, access, &named, query).await?;
     dialect.sessions(&state, rows).await
 }
@@ -107,7 +141,7 @@ pub(crate) async fn create_route(
     let workspace = named.or_default(state.settings()).await?;
     let now = state.clock().now_ms();
     let (_, location) = location(state.store(), access.org, workspace, now).await?;
-    let row = create(&state, access.org, &location, request).await?;
+    let row = create(&state, &access, &location, request).await?;
     dialect.session(&state, row).await
 }
 
@@ -117,7 +151,7 @@ pub(crate) async fn abort(
     State(state): State<ApiState>,
     Path(session): Path<String>,
 ) -> Result<Json<bool>, ApiError> {
-    interrupt(&state, access.org, id(&session)?).await?;
+    interrupt(&state, &access, id(&session)?).await?;
     Ok(Json(true))
 }
 

@@ -75,7 +75,7 @@ pub(crate) async fn post(
     access: CanPrompt,
     State(state): State<ApiState>,
     Path(at): Path<At>,
-    Body(_): Body<serde::de::IgnoredAny>,
+    Body(_): Body<serde_json::Value>,
 ) -> Result<Json<bool>, ApiError> {
     let row = at.find(&state, access.org).await?;
     let (hub, store) = (state.hub(), state.store());
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_stops_it_before_its_end_is_told() {
-        let parked = recorded(InterruptRequested { target: InterruptTarget::Parked });
+        let parked = recorded(InterruptRequested { by: None, target: InterruptTarget::Parked });
         let cancelled = recorded(InputCancelled { message: "msg_c".parse().expect("an id") });
         let over = recorded(DrainEnded { outcome: DrainOutcome::Interrupted, error: None });
         for event in [parked, cancelled, over] {

@@ -17,6 +17,9 @@ use crate::view::FileView;
 #[derive(Debug, Deserialize)]
 pub(crate) struct Query {
     mode: Option<Mode>,
+    /// The lines around a change. A patch has as many as its snapshots were compared with.
+    #[serde(rename = "context")]
+    _context: Option<String>,
 }
 
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -57,9 +60,10 @@ async fn changes(
     named: &Named,
 ) -> Result<Vec<FileView>, ApiError> {
     let directory = named.or_default(state.settings()).await?.directory;
-    let newest = SessionFilter::from(SessionsOf::Directory(directory));
+    let of = SessionsOf::Directory(directory);
+    let newest = SessionFilter { of, with_archived: true, ..SessionFilter::default() };
     let newest = state.store().sessions(access.org, newest, 1).await?;
-    match newest.first() {
+    match newest.rows.first() {
         Some(row) => Ok(diff(state, row, DiffQuery::default()).await?.files),
         None => Ok(Vec::new()),
     }

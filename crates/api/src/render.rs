@@ -1,0 +1,7 @@
+//! Shows changes of a session to stock clients. Pure, but for the ids of events.
+
+mod stock;
+mod stock_event;
+
+pub(crate) use stock::{StockFacts, deleted, events, files};
+pub(crate) use stock_event::{StockEvent, failed, toast};

@@ -1,0 +1,244 @@
+//! Shows changes as stock events, in the order that stock clients expect.
+
+use std::borrow::Cow;
+
+use domain::{Finish, ModelRef, PartId, PartKind, TimestampMs, ToolState, TurnOutcome};
+use serde_json::json;
+use signals::DeltaKind;
+use store::{CallRow, MessageRow, PartRow};
+
+use super::stock_event::{StockEvent, StockEvents};
+use crate::fold::{Change, LiveText, SessionState, Status};
+use crate::view::{
+    DiffView, MessageInfo, PartBody, SessionContext, SessionView, SummaryView, all_as_stock,
+    as_stock, error_view, message, part, part_as_stock,
+};
+
+/// Facts of a session's stock events that are not in its log.
+#[derive(Debug)]
+pub(crate) struct StockFacts {
+    /// The version of the service.
+    pub(crate) version: String,
+    /// The model of sessions that have used none.
+    pub(crate) default_model: ModelRef,
+    /// The summary of changed files.
+    pub(crate) summary: SummaryView,
+}
+
+/// Shows changes made at `time`, after which the session is in this state. [`Change::Files`] and [`Change::Reverted`]
+/// show nothing: what they change has to be read.
+pub(crate) fn events(
+    facts: &StockFacts,
+    state: &SessionState,
+    changes: &[Change],
+    time: TimestampMs,
+) -> Vec<StockEvent> {
+    let mut renderer = Renderer::new(facts, state, time);
+    for change in changes {
+        renderer.show(change);
+    }
+    renderer.out.into_events()
+}
+
+/// Shows the session's current changes of files.
+pub(crate) fn files(
+    facts: &StockFacts,
+    state: &SessionState,
+    diff: &DiffView,
+    time: TimestampMs,
+) -> Vec<StockEvent> {
+    let mut renderer = Renderer::new(facts, state, time);
+    renderer.out.push("session.diff", json!({ "diff": diff.files }));
+    renderer.session("session.updated");
+    renderer.out.into_events()
+}
+
+/// Shows that the session was deleted.
+pub(crate) fn deleted(
+    facts: &StockFacts,
+    state: &SessionState,
+    now: TimestampMs,
+) -> Vec<StockEvent> {
+    let mut renderer = Renderer::new(facts, state, now);
+    renderer.session("session.deleted");
+    renderer.out.into_events()
+}
+
+struct Renderer<'a> {
+    facts: &'a StockFacts,
+    state: &'a SessionState,
+    context: SessionContext,
+    out: StockEvents,
+}
+
+impl<'a> Renderer<'a> {
+    fn new(facts: &'a StockFacts, state: &'a SessionState, time: TimestampMs) -> Self {
+        let context = SessionContext::of(state.session(), || facts.default_model.clone());
+        let out = StockEvents::at(context.session.to_string(), time);
+        Self { facts, state, context, out }
+    }
+
+    fn show(&mut self, change: &Change) {
+        match change {
+            Change::Created => self.session("session.created"),
+            Change::Session => self.session("session.updated"),
+            Change::Admitted(row) | Change::Message(row) => self.message(row),
+            Change::Call(row, id) => self.call(row, id),
+            Change::Parts(row, ids) => {
+                for part in ids.iter().filter_map(|id| row.parts.iter().find(|p| p.id == *id)) {
+                    self.part(row, part);
+                }
+            }
+            Change::Text(text) => self.text(text),
+            Change::Settled(row, outcome) => self.settled(row, *outcome),
+            Change::Removed(id) => self.out.push("message.removed", json!({ "messageID": id })),
+            Change::Status(status) => self.status(status),
+            Change::Failed(error) => {
+                let error = error_view(error, &self.context.model.provider);
+                self.out.push("session.error", json!({ "error": error }));
+            }
+            Change::Notice(notice) => self.out.toast(notice),
+            Change::Compacted => self.out.push("session.compacted", json!({})),
+            // Clients have a checkpoint's text from deltas. The others take a read.
+            Change::Checkpoint(_) | Change::Reverted(_) | Change::Files => {}
+        }
+    }
+
+    fn session(&mut self, kind: &str) {
+        let view = SessionView::stock(self.state.session().clone(), &self.facts.version);
+        self.out.push(kind, json!({ "info": view.summed(self.facts.summary) }));
+    }
+
+    fn message(&mut self, row: &MessageRow) {
+        for view in all_as_stock(&self.context, message(&self.context, row)) {
+            self.out.push("message.updated", json!({ "info": view.info }));
+            for part in &view.parts {
+                self.out.part(part);
+            }
+        }
+    }
+
+    fn part(&mut self, row: &MessageRow, shown: &PartRow) {
+        if let Some(view) = part(&self.context, row, shown) {
+            self.out.part(&part_as_stock(view));
+        }
+    }
+
+    /// Shows a new call: first as requested, then as started if it is.
+    fn call(&mut self, row: &MessageRow, id: &PartId) {
+        let Some(shown) = row.parts.iter().find(|part| part.id == *id) else { return };
+        let Some(call) = &shown.call else { return };
+        let intended = CallRow { state: ToolState::Intended.into(), ..call.clone() };
+        self.part(row, &PartRow { call: Some(intended), ..shown.clone() });
+        if call.state != ToolState::Intended {
+            self.part(row, shown);
+        }
+    }
+
+    fn text(&mut self, LiveText { message, delta, is_first }: &LiveText) {
+        if *is_first {
+            let kind = match delta.kind {
+                DeltaKind::Text => PartKind::Text,
+                DeltaKind::Reasoning => PartKind::Reasoning,
+            };
+            let text = Some(String::new());
+            let empty = PartRow { id: delta.part.clone(), kind: kind.into(), text, call: None };
+            self.part(message, &empty);
+        }
+        self.out.push(
+            "message.part.delta",
+            json!({
+                "messageID": delta.message,
+                "partID": delta.part,
+                "field": "text",
+                "delta": delta.text,
+            }),
+        );
+    }
+
+    fn settled(&mut self, row: &MessageRow, outcome: TurnOutcome) {
+        let mut row = Cow::Borrowed(row);
+        if outcome == TurnOutcome::Interrupted && row.finish.is_none() {
+            // The model had said nothing, so the row has no reason why it stopped.
+            row.to_mut().finish = Some(Finish::Interrupted.to_string());
+        }
+        let view = as_stock(&self.context, message(&self.context, &row));
+        let finish = view.parts.last().filter(|p| matches!(p.body, PartBody::StepFinish { .. }));
+        if let Some(finish) = finish {
+            self.out.part(finish);
+        }
+        if let MessageInfo::Assistant { error: Some(error), .. } = &view.info {
+            self.out.push("session.error", json!({ "error": error }));
+        }
+        self.out.push("message.updated", json!({ "info": view.info }));
+    }
+
+    fn status(&mut self, status: &Status) {
+        let shown = match status {
+            Status::Busy => json!({ "type": "busy" }),
+            Status::Retry { attempt, message, next } => {
+                json!({ "type": "retry", "attempt": attempt, "message": message, "next": next })
+            }
+            Status::Idle => json!({ "type": "idle" }),
+        };
+        self.out.push("session.status", json!({ "status": shown }));
+        if *status == Status::Idle {
+            self.out.push("session.idle", json!({}));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{RecordedEvent, TurnOutcome};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fold::tests::{called, recorded, settled, state, turn};
+
+    /// Returns the stock events of the last of these events: the type and the properties of each.
+    fn shown(log: &[RecordedEvent]) -> Vec<(String, Value)> {
+        let default_model = ModelRef::new("p", "default");
+        let summary = SummaryView::default();
+        let facts = StockFacts { version: "1".into(), default_model, summary };
+        let mut state = state(0);
+        let mut shown = Vec::new();
+        for event in log {
+            let changes = state.apply(event);
+            shown = events(&facts, &state, &changes, event.time);
+        }
+        let kind = |event: &Value| event["type"].as_str().expect("a type").to_owned();
+        shown.iter().map(|event| (kind(event), event["properties"].clone())).collect()
+    }
+
+    fn kinds(shown: &[(String, Value)]) -> Vec<&str> {
+        shown.iter().map(|(kind, _)| kind.as_str()).collect()
+    }
+
+    #[test]
+    fn a_call_that_started_at_once_is_shown_pending_first() {
+        let shown = shown(&[recorded(1, turn()), recorded(2, called("call_a", "prt_a"))]);
+        assert_eq!(kinds(&shown), ["message.part.updated", "message.part.updated"]);
+        let status = |at: usize| shown[at].1["part"]["state"]["status"].clone();
+        assert_eq!((status(0), status(1)), (json!("pending"), json!("running")));
+    }
+
+    #[test]
+    fn a_turn_interrupted_before_its_reply_says_so() {
+        let end = settled(TurnOutcome::Interrupted, None);
+        let shown = shown(&[recorded(1, turn()), recorded(2, end)]);
+        let expected =
+            ["message.part.updated", "session.error", "message.updated", "session.updated"];
+        assert_eq!(kinds(&shown), expected);
+        assert_eq!(shown[0].1["part"]["reason"], "interrupted");
+        assert_eq!(shown[1].1["error"]["name"], "MessageAbortedError");
+        assert_eq!(shown[2].1["info"]["finish"], "interrupted");
+    }
+
+    #[test]
+    fn a_lost_turn_is_removed_and_nothing_else_is_said() {
+        let shown = shown(&[recorded(1, turn()), recorded(2, settled(TurnOutcome::Lost, None))]);
+        assert_eq!(kinds(&shown), ["message.removed"]);
+        assert_eq!(shown[0].1["messageID"], "msg_1");
+    }
+}

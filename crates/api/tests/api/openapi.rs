@@ -1,0 +1,162 @@
+//! The document of our own dialect: it is the committed one, and answers are what it says.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use api::{openapi, route_table};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::drain::{at, begin};
+use crate::world::{World, call, ok, request, send};
+
+/// Where the document is shown. It does not have these routes itself.
+const DOCUMENT: [&str; 2] = ["/platform/openapi.json", "/platform/reference"];
+
+/// Every operation: method, path and what is said of it.
+fn operations() -> Vec<(String, String, &'static Value)> {
+    let paths = openapi()["paths"].as_object().into_iter().flatten();
+    let of_path = |(path, methods): (&String, &'static Value)| {
+        let path = path.clone();
+        let methods = methods.as_object().into_iter().flatten();
+        methods.map(move |(method, said)| (method.to_ascii_uppercase(), path.clone(), said))
+    };
+    paths.flat_map(of_path).collect()
+}
+
+/// Checks a body against a schema of the document.
+fn check(schema: &Value, body: &Value) -> Result<()> {
+    let whole = json!({ "allOf": [schema], "components": openapi()["components"] });
+    let validator = jsonschema::draft202012::new(&whole)?;
+    let faults: Vec<String> = validator
+        .iter_errors(body)
+        .map(|fault| format!("{}: {fault}", fault.instance_path()))
+        .collect();
+    ensure!(faults.is_empty(), "{}\n{body:#}", faults.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn the_committed_document_is_that_of_the_routes() -> Result<()> {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi/native.json");
+    let text = format!("{:#}\n", openapi());
+    if std::env::var_os("WRITE_OPENAPI").is_some() {
+        std::fs::write(&file, &text)?;
+    }
+    let committed = std::fs::read_to_string(&file)?;
+    ensure!(committed == text, "run this test with WRITE_OPENAPI=1, and commit {}", file.display());
+    Ok(())
+}
+
+#[test]
+fn every_own_route_is_an_operation_with_a_name_of_its_own() {
+    let all = operations();
+    let names: BTreeSet<&str> =
+        all.iter().filter_map(|(_, _, said)| said["operationId"].as_str()).collect();
+    assert_eq!(names.len(), all.len(), "no name twice");
+    let told: BTreeSet<String> =
+        all.iter().map(|(method, path, _)| format!("{method} {path}")).collect();
+    let is_ours = |path: &str| {
+        let own = ["/project/", "/platform/", "/healthz", "/readyz"];
+        own.iter().any(|root| path.starts_with(root))
+            && path != "/project/current"
+            && !DOCUMENT.contains(&path)
+    };
+    for (method, path) in route_table().into_iter().filter(|(_, path)| is_ours(path)) {
+        let route = format!("{method} {path}");
+        let of_released = crate::contract::has_row(method.as_str(), path);
+        assert!(of_released || told.contains(&route), "{route} is not in the document");
+    }
+}
+
+#[test]
+fn every_reference_of_the_document_leads_somewhere() {
+    fn walk(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                found.extend(members.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                members.values().for_each(|member| walk(member, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut found = Vec::new();
+    walk(openapi(), &mut found);
+    assert!(found.len() > 100, "{}", found.len());
+    for reference in found {
+        let pointer = reference.trim_start_matches('#');
+        assert!(openapi().pointer(pointer).is_some(), "{reference}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_answer_is_what_the_document_says() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let project = ok(&gateway, "POST", "/project", &world.key, None).await;
+    let project = project["id"].as_str().context("an id")?.to_owned();
+    let new = json!({ "id": "ses_told", "directory": world.path() });
+    ok(&gateway, "POST", &format!("/project/{project}/session"), &world.key, Some(new)).await;
+    let own = "/platform/session/ses_told";
+    let prompt = json!({ "id": "msg_ours", "text": "hello" });
+    let admitted = ok(&gateway, "POST", &format!("{own}/message"), &world.key, Some(prompt)).await;
+    let (credential, attempt) = crate::providers::every_kind(&gateway, &world.key).await;
+    let turn = begin(&world, &at(&world, "ses_told").await?).await?;
+    let id = turn.turn.to_string();
+    turn.finish(&world, "done", None).await?;
+    let waits = json!({ "id": "msg_waits", "text": "later", "resume": false });
+    ok(&gateway, "POST", &format!("{own}/message"), &world.key, Some(waits)).await;
+    ok(&gateway, "PUT", &format!("{own}/context/plan"), &world.key, Some(json!({ "a": 1 }))).await;
+    let filled = |path: &str| {
+        path.replace("{project}", &project)
+            .replace("{session}", "ses_told")
+            .replace("{message}", "msg_ours")
+            .replace("{id}", &id)
+            .replace("{key}", "plan")
+            .replace("{provider}", "acme")
+            .replace("{credential}", &credential)
+            .replace("{attempt}", &attempt)
+    };
+    let answer = |said: &'static Value, status: StatusCode| {
+        &said["responses"][status.as_str()]["content"]["application/json"]["schema"]
+    };
+    let mut tried = 0;
+    for (method, path, said) in operations() {
+        let is_lines = said["responses"]["200"]["content"].get("application/x-ndjson").is_some();
+        if is_lines {
+            let response = send(&gateway, request("GET", &filled(&path), &world.key, None)).await;
+            ensure!(response.status() == StatusCode::OK, "GET {path}");
+        } else if method == "GET" {
+            let (status, body) = call(&gateway, "GET", &filled(&path), &world.key, None).await;
+            ensure!(said["responses"].get(status.as_str()).is_some(), "{path}: {status} {body}");
+            check(answer(said, status), &body).with_context(|| format!("GET {path}"))?;
+            tried += usize::from(status == StatusCode::OK);
+        }
+        // A failure has its shape too: without a key, and for what there is not.
+        if said.get("x-scope").is_some() {
+            let (status, body) = call(&gateway, &method, &filled(&path), "", None).await;
+            check(answer(said, status), &body).with_context(|| format!("{method} {path}"))?;
+        }
+    }
+    ensure!(tried > 30, "{tried}");
+    let prompted = &openapi()["paths"]["/platform/session/{session}/message"]["post"];
+    check(answer(prompted, StatusCode::OK), &admitted)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_shows_every_operation_without_a_key() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let response = send(&gateway, request("GET", "/platform/reference", "", None)).await;
+    ensure!(response.status() == StatusCode::OK);
+    let page = axum::body::to_bytes(response.into_body(), usize::MAX).await?;
+    let page = String::from_utf8(page.to_vec())?;
+    for (_, path, said) in operations() {
+        let summary = said["summary"].as_str().context("a summary")?;
+        ensure!(page.contains(&format!("<code>{path}</code>")) && page.contains(summary), "{path}");
+    }
+    ensure!(!page.contains("<script"), "the page needs no scripts");
+    Ok(())
+}
