@@ -72,6 +72,8 @@ enum What {
     Takeover(scenario::takeover::Args),
     /// How many requests two workers send to a provider in any minute, under a limit
     Rate(scenario::rate::Args),
+    /// Our service and the released server beside each other: requests, turns, memory
+    Compare(scenario::compare::Args),
     /// How long the lists take that clients open with: messages of a session, sessions of an organisation
     Lists(scenario::lists::Args),
     /// The cost of decoding a stream, against parsing its frames into `serde_json::Value`
@@ -115,6 +117,7 @@ fn main() -> ExitCode {
             What::Snapshot(args) => scenario::snapshot::run(&bin()?, args, &mut out).await,
             What::Takeover(args) => scenario::takeover::run(&bin()?, args, &mut out).await,
             What::Rate(args) => scenario::rate::run(&bin()?, args, &mut out).await,
+            What::Compare(args) => scenario::compare::run(&bin()?, args, &mut out).await,
             What::Lists(args) => scenario::lists::run(&bin()?, args, &mut out).await,
             What::Decode(args) => scenario::decode::run(args, &mut out),
             What::Streams(args) => scenario::streams::run(args, &mut out).await,

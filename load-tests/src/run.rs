@@ -2,7 +2,9 @@
 
 pub(crate) mod cluster;
 pub(crate) mod cpu;
+pub(crate) mod drive;
 pub(crate) mod http;
+pub(crate) mod idle_events;
 pub(crate) mod model;
 pub(crate) mod peer;
 pub(crate) mod postgres;

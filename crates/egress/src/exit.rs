@@ -2,7 +2,7 @@
 //! by whole addresses in requests.
 //!
 //! A host is judged like an organisation's address: by its text, then every address of its name, once, and the connection goes
-//! to exactly those. What the operator has opened for the service itself (`allow_private`) is not open for commands.
+//! to exactly those. Addresses that the operator has opened for the service itself (`allow_private`) are not open for commands.
 //!
 //! Absent: TLS of our own (what is in a tunnel stays between its ends), name service, other protocols.
 

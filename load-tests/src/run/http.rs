@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
@@ -48,15 +49,7 @@ impl Http {
         path: &str,
         body: String,
     ) -> anyhow::Result<(StatusCode, Bytes)> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, &self.host)
-            .header(CONTENT_TYPE, "application/json");
-        if let Some(key) = &self.key {
-            request = request.header(AUTHORIZATION, key);
-        }
-        let request = request.body(Full::new(Bytes::from(body)))?;
+        let request = self.request(method, path, body)?;
         let asked = async {
             self.sender.ready().await?;
             let response = self.sender.send_request(request).await?;
@@ -66,6 +59,32 @@ impl Http {
         tokio::time::timeout(PATIENCE, asked)
             .await
             .with_context(|| format!("no answer within {} s", PATIENCE.as_secs()))?
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> anyhow::Result<Request<Full<Bytes>>> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, &self.host)
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(key) = &self.key {
+            request = request.header(AUTHORIZATION, key);
+        }
+        Ok(request.body(Full::new(Bytes::from(body)))?)
+    }
+
+    /// Opens a stream of events, which takes the connection for itself.
+    pub(crate) async fn events(mut self, path: &str) -> anyhow::Result<Stream> {
+        let request = self.request(Method::GET, path, String::new())?;
+        self.sender.ready().await?;
+        let response = self.sender.send_request(request).await?;
+        ensure!(response.status().is_success(), "{path} answered {}", response.status());
+        Ok(Stream { body: response.into_body(), rest: Vec::new(), _http: self })
     }
 
     /// Like [`call`](Self::call) for an answer that must succeed; returns its JSON.
@@ -83,5 +102,32 @@ impl Http {
             return Ok(Value::Null);
         }
         serde_json::from_slice(&answer).with_context(|| format!("{path} answered {}", shown()))
+    }
+}
+
+/// An open stream of server-sent events.
+pub(crate) struct Stream {
+    body: Incoming,
+    rest: Vec<u8>,
+    _http: Http,
+}
+
+impl Stream {
+    /// Returns the next line of data, without its name; `None` at the end.
+    pub(crate) async fn data(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
+        loop {
+            while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                if let Some(data) = line.strip_prefix(b"data:") {
+                    return Ok(Some(data.trim_ascii().to_vec()));
+                }
+            }
+            match self.body.frame().await.transpose()? {
+                Some(frame) => {
+                    self.rest.extend(frame.data_ref().map_or(&[][..], |data| data.as_ref()));
+                }
+                None => return Ok(None),
+            }
+        }
     }
 }

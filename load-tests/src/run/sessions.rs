@@ -42,6 +42,19 @@ impl Target {
         anyhow::ensure!(error.is_null(), "the turn failed: {error}");
         Ok(())
     }
+
+    /// Prompts without waiting for the answer.
+    pub(crate) async fn begin(
+        &self,
+        http: &mut Http,
+        session: &str,
+        text: &str,
+    ) -> anyhow::Result<()> {
+        let directory = self.directory.display();
+        let path = format!("/session/{session}/prompt_async?directory={directory}");
+        let body = json!({ "parts": [{ "type": "text", "text": text }] });
+        http.json(Method::POST, &path, &body).await.map(|_| ())
+    }
 }
 
 /// Creates a session. We chose the directory's path, so it needs no escaping. The session has a title, so that no

@@ -1,6 +1,6 @@
 //! Measures whole turns: their rate, their cost, and the memory that they leave.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,13 @@ use tokio::task::JoinSet;
 
 use crate::output::{Figure, Mark, Reporter, note};
 use crate::run::cpu::rss_mib;
+use crate::run::drive::drive;
 use crate::run::http::Http;
 use crate::run::model::Model;
-use crate::run::peer::Peer;
-use crate::run::sessions::Target;
 use crate::run::up::Up;
-use crate::stats::Samples;
 
 const SESSIONS: [usize; 4] = [1, 8, 32, 128];
 const PROMPT: &str = "say 20 words";
-/// Turns after which a client starts a new session, so that histories stay bounded.
-const TURNS_PER_SESSION: usize = 20;
 /// The released server's turns a second at 128 sessions, measured on a machine with two cores.
 const RELEASED: f64 = 25.2;
 /// The CPU time of one of its turns.
@@ -35,9 +31,6 @@ pub(crate) struct Args {
     /// Only this many sessions
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     sessions: Option<u16>,
-    /// Drive this executable of the released server too: npm opencode-ai 1.18.33
-    #[arg(long, value_name = "PATH")]
-    peer: Option<PathBuf>,
 }
 
 pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::Result<()> {
@@ -46,17 +39,16 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     let span = Duration::from_secs(args.seconds);
     let fresh = rss_mib(up.pid())?;
     note("warming up");
-    drive(&up.target(), 8, Duration::from_secs(2)).await?;
+    drive(&up.target(), 8, Duration::from_secs(2), PROMPT).await?;
     let body = recorded_body(&up.model).await?;
     ceiling(&up.model, body, out).await?;
 
     let counts = args.sessions.map_or(SESSIONS.to_vec(), |only| vec![usize::from(only)]);
-    let mut ours = Vec::new();
     let mut all = 0;
     for sessions in counts {
         note(&format!("{sessions} sessions"));
         let before = up.used()?;
-        let ran = drive(&up.target(), sessions, span).await?;
+        let ran = drive(&up.target(), sessions, span, PROMPT).await?;
         let used = up.used()?.since(before);
         let turns = ran.turns.len() as f64;
         all += ran.turns.len();
@@ -75,7 +67,6 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
             .with("model_ms", per_turn(used.model))
             .with("driver_ms", per_turn(used.driver));
         out.print(cpu)?;
-        ours.push((sessions, ran.rate()));
     }
     ensure!(all >= 1_000 || args.seconds < 30, "only {all} turns: too few for a figure of memory");
     let rss = Figure::new("turns.rss", rss_mib(up.pid())?, "MiB")
@@ -83,55 +74,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
         .with("turns", all as f64)
         .with("fresh_mib", fresh);
     out.print(rss)?;
-    if let Some(path) = &args.peer {
-        peer(&up, path, span, &ours, out).await?;
-    }
     up.stop().await
-}
-
-/// The result of a drive.
-struct Drive {
-    turns: Samples,
-    took: Duration,
-}
-
-impl Drive {
-    fn rate(&self) -> f64 {
-        self.turns.len() as f64 / self.took.as_secs_f64()
-    }
-}
-
-/// Keeps `sessions` sessions busy, each with a client that waits for its answer.
-async fn drive(target: &Target, sessions: usize, span: Duration) -> anyhow::Result<Drive> {
-    let mut clients = Vec::with_capacity(sessions);
-    for _ in 0..sessions {
-        clients.push(target.http().await?);
-    }
-    let began = Instant::now();
-    let mut tasks = JoinSet::new();
-    for mut http in clients {
-        let target = target.clone();
-        tasks.spawn(async move {
-            let mut turns = Samples::default();
-            while began.elapsed() < span {
-                let session = target.session(&mut http).await?;
-                for _ in 0..TURNS_PER_SESSION {
-                    if began.elapsed() >= span {
-                        break;
-                    }
-                    let start = Instant::now();
-                    target.prompt(&mut http, &session, PROMPT).await?;
-                    turns.push(start.elapsed());
-                }
-            }
-            anyhow::Ok(turns)
-        });
-    }
-    let mut turns = Samples::default();
-    while let Some(ended) = tasks.join_next().await {
-        turns.extend(ended??);
-    }
-    Ok(Drive { turns, took: began.elapsed() })
 }
 
 /// Returns the body of a request that the service sent, to send the model the same.
@@ -166,34 +109,4 @@ async fn ceiling(model: &Model, body: String, out: &mut Reporter) -> anyhow::Res
     }
     let rate = f64::from(answers) / began.elapsed().as_secs_f64();
     out.print(Figure::new("turns.driver_and_model_ceiling", rate, "1/s"))
-}
-
-/// Drives the released server in the same way with the same model.
-async fn peer(
-    up: &Up,
-    path: &Path,
-    span: Duration,
-    ours: &[(usize, f64)],
-    out: &mut Reporter,
-) -> anyhow::Result<()> {
-    let peer = Peer::start(path, up.folder(), &up.model).await?;
-    note("warming the released server up");
-    drive(&peer.target, 1, Duration::from_secs(3)).await?;
-    for (sessions, our_rate) in ours {
-        note(&format!("the released server, {sessions} sessions"));
-        let before = peer.cpu()?;
-        let ran = drive(&peer.target, *sessions, span).await?;
-        let cpu = peer.cpu()?.saturating_sub(before);
-        let figure = Figure::new("peer.rate", ran.rate(), "1/s")
-            .with("sessions", *sessions as f64)
-            .with("p50_ms", ran.turns.ms(50))
-            .with("p99_ms", ran.turns.ms(99))
-            .with("cpu_ms", cpu.as_secs_f64() * 1e3 / ran.turns.len() as f64)
-            .with("rss_mib", peer.rss_mib()?);
-        out.print(figure)?;
-        let times = Figure::new("peer.ours_over_it", our_rate / ran.rate(), "times")
-            .with("sessions", *sessions as f64);
-        out.print(if *sessions == 128 { times.mark(Mark::AtLeast(20.0)) } else { times })?;
-    }
-    peer.stop().await
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::CliError;
-use crate::client::{Client, ClientError, ClientOptions};
+use crate::client::{Client, ClientError, ClientOptions, SessionsQuery};
 
 /// The released client's executable.
 const OPENCODE: &str = "opencode";
@@ -37,7 +37,7 @@ pub(crate) async fn execute(args: AttachArgs) -> Result<u8, CliError> {
     let Some(key) = access.key else {
         return Err(ClientError::unauthorized(&access.url, &access.source).into());
     };
-    Client::new(&args.client)?.sessions_json(1).await?;
+    Client::new(&args.client)?.sessions_json(&SessionsQuery::newest(1)).await?;
     let directory = args.directory.unwrap_or_else(|| PathBuf::from("."));
     let directory = directory.canonicalize().map_err(|error| {
         CliError::Usage(format!(

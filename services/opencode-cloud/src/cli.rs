@@ -15,8 +15,8 @@ use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
 use crate::serve::{ServeError, cluster, doctor_cmd, level_cmd, migrate, placement_cmd, roles, up};
 use crate::{
-    CliError, attach_cmd, config, explain_cmd, llm_cmd, models_cmd, rebuild_cmd, run, session_cmd,
-    simulated,
+    CliError, attach_cmd, config, credential_cmd, explain_cmd, llm_cmd, login_cmd, models_cmd,
+    project_cmd, provider_cmd, rebuild_cmd, run, session_cmd, simulated, transfer,
 };
 
 /// OpenCode sessions as a service.
@@ -38,12 +38,30 @@ pub enum Command {
     Up(Box<up::UpArgs>),
     /// Start the service without hints for people
     Serve(Box<up::UpArgs>),
+    /// Log in to a service elsewhere: check its API key, and store both for the other commands
+    Login(login_cmd::LoginArgs),
+    /// Forget a service and its key
+    Logout(login_cmd::LogoutArgs),
+    /// List the services that commands know; `*` is the one that they use
+    Services(login_cmd::ServicesArgs),
+    /// Choose the service that commands use
+    Use(login_cmd::UseArgs),
     /// Give a session a prompt and show what it does
     Run(run::RunArgs),
     /// Open the terminal interface of the released client `opencode` at the service
     Attach(attach_cmd::AttachArgs),
     /// List sessions, show one, or read its log
     Session(session_cmd::SessionArgs),
+    /// Write an idle session to a file: its log, files and requests
+    Export(transfer::ExportArgs),
+    /// Make a session of what `export` wrote at another service, or the released `opencode export`
+    Import(transfer::ImportArgs),
+    /// List projects, or show one with its sessions
+    Project(project_cmd::ProjectArgs),
+    /// List model providers
+    Provider(provider_cmd::ProviderArgs),
+    /// Keep, list and forget keys and sign-ins at model providers
+    Credential(credential_cmd::CredentialArgs),
     /// Stop what a session is doing
     Abort(session_cmd::AbortArgs),
     /// Show the exact request that was sent to a model, rebuilt from rows and proved by its hash
@@ -78,7 +96,7 @@ pub enum Command {
     FeatureLevel(level_cmd::LevelArgs),
     /// Say which sandbox this machine gives to commands, and why not a better one
     Doctor(Box<doctor_cmd::DoctorArgs>),
-    /// Manage the keys that seal credentials for model providers
+    /// Manage the keys that seal credentials in the database
     Credentials(CredentialsCommand),
     /// Run a gateway of a cluster
     Gateway(Box<roles::GatewayArgs>),
@@ -105,9 +123,18 @@ pub fn main() -> ExitCode {
 fn dispatch(command: Command) -> ExitCode {
     let mut screen = Screen::standard();
     let ended = match command {
+        Command::Login(args) => client(login_cmd::login(args, &mut screen)),
+        Command::Logout(args) => login_cmd::logout(&args, &mut screen),
+        Command::Services(args) => login_cmd::services(&args, &mut screen),
+        Command::Use(args) => login_cmd::choose(&args, &mut screen),
         Command::Run(args) => client(run::execute(args, &mut screen)),
         Command::Attach(args) => client(attach_cmd::execute(args)),
         Command::Session(args) => client(session_cmd::execute(args, &mut screen)),
+        Command::Export(args) => client(transfer::export(args, &mut screen)),
+        Command::Import(args) => client(transfer::import(args, &mut screen)),
+        Command::Project(args) => client(project_cmd::execute(args, &mut screen)),
+        Command::Provider(args) => client(provider_cmd::execute(args, &mut screen)),
+        Command::Credential(args) => client(credential_cmd::execute(args, &mut screen)),
         Command::Abort(args) => client(session_cmd::abort(args, &mut screen)),
         Command::Explain(args) => client(explain_cmd::execute(args, &mut screen)),
         Command::Rebuild(args) => client(rebuild_cmd::execute(args, &mut screen)),
@@ -294,6 +321,15 @@ mod tests {
             "models anthropic --all",
             "key",
             "session delete ses_1",
+            "export ses_1 --output ses_1.jsonl --json",
+            "import - --directory . --json",
+            "project list",
+            "project show prj_1",
+            "provider list --all",
+            "credential list",
+            "credential add openai --label team",
+            "credential login acme --method device",
+            "credential remove crd_1",
         ] {
             let words = format!("opencode-cloud {line} --url http://x:1 --key k");
             let parsed = Cli::try_parse_from(words.split(' '));

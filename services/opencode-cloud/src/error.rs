@@ -31,7 +31,11 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Client(ClientError::BadUrl { .. } | ClientError::BadKey) => 2,
+            Self::Client(
+                ClientError::BadUrl { .. }
+                | ClientError::UnknownService { .. }
+                | ClientError::BadKey,
+            ) => 2,
             Self::Serve(error) => error.exit_code(),
             Self::Client(_) | Self::Io { .. } => 1,
         }

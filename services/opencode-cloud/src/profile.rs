@@ -1,12 +1,13 @@
 //! The client profile: the services that this user's commands know, and the key of each.
 //!
-//! It is one TOML file that only its owner can read. `up` writes it, and every client command reads it:
+//! It is one TOML file that only its owner can read. `up` and `login` write it, and every client command reads it:
 //!
 //! ```toml
 //! url = "http://127.0.0.1:4096"            # the service of a command that names none
 //!
 //! [services."http://127.0.0.1:4096"]       # a key only goes to its own service
 //! key = "oc_…"
+//! name = "home"                            # optional; `--url home` means this service
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,7 +22,8 @@ use toml::{Table, Value};
 /// The environment variable that names another file.
 pub const PROFILE_VARIABLE: &str = "OPENCODE_CLOUD_PROFILE";
 
-const HEADER: &str = "# Written by `opencode-cloud up`. It holds API keys: keep it to yourself.\n";
+const HEADER: &str =
+    "# Written by `opencode-cloud up` and `login`. It holds API keys: keep it to yourself.\n";
 
 /// The reason why the profile cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +65,7 @@ pub struct Profile {
 #[derive(Deserialize)]
 struct KnownService {
     key: Option<String>,
+    name: Option<String>,
 }
 
 impl std::fmt::Debug for KnownService {
@@ -76,6 +79,17 @@ impl Profile {
     #[must_use]
     pub fn key(&self, url: &str) -> Option<&str> {
         self.services.get(url)?.key.as_deref()
+    }
+
+    /// Returns the URL of the service with this name.
+    #[must_use]
+    pub fn url_of_name(&self, name: &str) -> Option<&str> {
+        self.services().find(|(_, its)| *its == Some(name)).map(|(url, _)| url)
+    }
+
+    /// Returns URL and name of each service, in the order of the URLs.
+    pub fn services(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.services.iter().map(|(url, service)| (url.as_str(), service.name.as_deref()))
     }
 }
 
@@ -138,13 +152,73 @@ impl ProfileFile {
     }
 
     /// Stores the key of the service at each of `urls`. The first URL becomes the default service, unless the default
-    /// is on another machine. The rest of the file stays.
+    /// is on another machine. Returns whether it is the default now. The rest of the file stays.
     ///
     /// # Errors
     /// When the old file is not a profile, or the new one cannot be written.
-    pub fn remember(&self, urls: &[String], key: &str) -> Result<(), ProfileError> {
+    pub fn remember(&self, urls: &[String], key: &str) -> Result<bool, ProfileError> {
+        self.edit(|table| {
+            let current = table.get("url").and_then(Value::as_str);
+            let is_default = current.is_none_or(crate::client::is_loopback);
+            if let Some(first) = urls.first().filter(|_| is_default) {
+                table.insert("url".to_owned(), Value::String(first.clone()));
+            }
+            for url in urls {
+                set(table, url, "key", key);
+            }
+            is_default
+        })
+    }
+
+    /// Stores the key of the service at `url`, which becomes the default.
+    ///
+    /// # Errors
+    /// Those of [`ProfileFile::remember`].
+    pub fn log_in(&self, url: &str, key: &str, name: Option<&str>) -> Result<(), ProfileError> {
+        self.edit(|table| {
+            table.insert("url".to_owned(), Value::String(url.to_owned()));
+            set(table, url, "key", key);
+            if let Some(name) = name {
+                set(table, url, "name", name);
+            }
+        })
+    }
+
+    /// Forgets the services at `urls`, and the default if it is one of them. Returns the services that are left.
+    ///
+    /// # Errors
+    /// Those of [`ProfileFile::remember`].
+    pub fn log_out(&self, urls: &[String]) -> Result<Vec<String>, ProfileError> {
+        self.edit(|table| {
+            if table
+                .get("url")
+                .and_then(Value::as_str)
+                .is_some_and(|url| urls.iter().any(|gone| gone == url))
+            {
+                table.remove("url");
+            }
+            let Some(services) = table.get_mut("services").and_then(Value::as_table_mut) else {
+                return Vec::new();
+            };
+            for url in urls {
+                services.remove(url);
+            }
+            services.keys().cloned().collect()
+        })
+    }
+
+    /// Makes the service at `url` the default.
+    ///
+    /// # Errors
+    /// Those of [`ProfileFile::remember`].
+    pub fn choose(&self, url: &str) -> Result<(), ProfileError> {
+        self.edit(|table| drop(table.insert("url".to_owned(), Value::String(url.to_owned()))))
+    }
+
+    /// Changes the file in one step, under a lock.
+    fn edit<T>(&self, change: impl FnOnce(&mut Table) -> T) -> Result<T, ProfileError> {
         self.make_folder().map_err(|source| self.io("write", source))?;
-        // The lock lets two services that start at once keep each other's keys.
+        // The lock lets two commands that write at once keep each other's keys.
         let lock = self.path.with_added_extension("lock");
         let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(&lock);
         let lock = lock.and_then(|file| {
@@ -156,21 +230,9 @@ impl ProfileFile {
         let text = self.text()?;
         let mut table: Table =
             text.parse().map_err(|error: toml::de::Error| self.invalid(&error))?;
-        let current = table.get("url").and_then(Value::as_str);
-        if let Some(first) = urls.first()
-            && current.is_none_or(crate::client::is_loopback)
-        {
-            table.insert("url".to_owned(), Value::String(first.clone()));
-        }
-        let services = table.entry("services").or_insert_with(|| Value::Table(Table::new()));
-        for url in urls {
-            let Some(services) = services.as_table_mut() else { break };
-            let service = services.entry(url).or_insert_with(|| Value::Table(Table::new()));
-            if let Some(service) = service.as_table_mut() {
-                service.insert("key".to_owned(), Value::String(key.to_owned()));
-            }
-        }
-        self.replace(&format!("{HEADER}{table}")).map_err(|source| self.io("write", source))
+        let result = change(&mut table);
+        self.replace(&format!("{HEADER}{table}")).map_err(|source| self.io("write", source))?;
+        Ok(result)
     }
 
     fn text(&self) -> Result<String, ProfileError> {
@@ -225,6 +287,16 @@ impl ProfileFile {
     fn invalid(&self, error: &toml::de::Error) -> ProfileError {
         // The surrounding text may contain a key.
         ProfileError::Invalid { path: self.path.clone(), why: error.message().to_owned() }
+    }
+}
+
+/// Sets a value of the service at `url`. A file whose `services` are not tables was refused before.
+fn set(table: &mut Table, url: &str, name: &str, value: &str) {
+    let services = table.entry("services").or_insert_with(|| Value::Table(Table::new()));
+    let Some(services) = services.as_table_mut() else { return };
+    let service = services.entry(url).or_insert_with(|| Value::Table(Table::new()));
+    if let Some(service) = service.as_table_mut() {
+        service.insert(name.to_owned(), Value::String(value.to_owned()));
     }
 }
 
@@ -286,6 +358,29 @@ mod tests {
         assert_eq!(profile.key("https://oc.example"), Some("k"));
         assert_eq!(profile.key(HERE), Some("oc_one"));
         assert!(fs::read_to_string(file.path()).expect("text").contains("newer = 3"));
+    }
+
+    #[test]
+    fn a_login_is_the_default_until_its_logout() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = file(folder.path());
+        assert!(file.remember(&[HERE.to_owned()], "oc_one").expect("written"));
+        file.log_in("https://oc.example", "oc_two", Some("work")).expect("written");
+        let is_default = file.remember(&[HERE.to_owned()], "oc_one").expect("written");
+        assert!(!is_default, "a service of this machine does not take its place");
+        let profile = file.read().expect("readable");
+        assert_eq!(profile.url.as_deref(), Some("https://oc.example"));
+        assert_eq!(profile.url_of_name("work"), Some("https://oc.example"));
+        assert_eq!(profile.url_of_name("home"), None);
+        assert_eq!(profile.services().count(), 2);
+        file.choose(HERE).expect("written");
+        let left = file.log_out(&["https://oc.example".to_owned()]).expect("written");
+        assert_eq!(left, [HERE]);
+        assert_eq!(file.read().expect("readable").url.as_deref(), Some(HERE));
+        file.log_out(&left).expect("written");
+        let profile = file.read().expect("readable");
+        assert_eq!((profile.url.as_deref(), profile.services().count()), (None, 0));
+        assert!(!fs::read_to_string(file.path()).expect("text").contains("oc_"));
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use domain::SessionId;
 
 use crate::CliError;
-use crate::client::{Client, ClientOptions, RebuildView, SessionView, ViolationView, parsed};
+use crate::client::{
+    Client, ClientOptions, RebuildView, SessionView, SessionsQuery, ViolationView, parsed,
+};
 use crate::output::{Output, Screen};
 use crate::render::printable;
 
@@ -99,7 +101,9 @@ pub(crate) async fn check(args: CheckArgs, screen: &mut Screen) -> Result<u8, Cl
 }
 
 async fn newest(client: &Client, err: &mut Output) -> Result<Vec<SessionId>, CliError> {
-    let answer = client.sessions_json(MOST_SESSIONS).await?;
+    let answer = client
+        .sessions_json(&SessionsQuery { archived: true, ..SessionsQuery::newest(MOST_SESSIONS) })
+        .await?;
     let sessions: Vec<SessionView> = parsed(&answer, "the list of sessions")?;
     if sessions.len() >= MOST_SESSIONS as usize {
         err.line(&format!(
@@ -111,7 +115,11 @@ async fn newest(client: &Client, err: &mut Output) -> Result<Vec<SessionId>, Cli
 
 fn differences(view: &RebuildView) -> String {
     let mut text = format!("{}: differs\n", view.session);
-    let sides = [("is there, should not be", &view.missing), ("should be there", &view.added)];
+    let sides = [
+        ("is there, should not be", &view.missing),
+        ("should be there", &view.added),
+        ("is not as its events were shown", &view.differing),
+    ];
     for (what, rows) in sides {
         for row in rows {
             text.push_str(&format!("  {what}: {}\n", printable::line(row, 300)));
@@ -132,10 +140,12 @@ mod tests {
             events: 3,
             missing: vec!["message: (a)".into()],
             added: vec!["message: (b)".into()],
+            differing: vec!["msg_1".into()],
         };
         assert_eq!(
             differences(&view),
-            "ses_1: differs\n  is there, should not be: message: (a)\n  should be there: message: (b)\n"
+            "ses_1: differs\n  is there, should not be: message: (a)\n  should be there: message: (b)\n  \
+             is not as its events were shown: msg_1\n"
         );
     }
 }

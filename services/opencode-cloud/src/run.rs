@@ -1,6 +1,5 @@
 //! `opencode-cloud run`: one prompt, from its admission to the end of its work.
 
-use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
@@ -15,10 +14,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use crate::CliError;
 use crate::client::{
-    Client, ClientError, ClientOptions, LogFollower, LogItem, ModelChoice, PromptRequest,
-    SessionView, cause_text, parsed,
+    Client, ClientError, ClientOptions, LogFollower, LogItem, ModelChoice, PromptPartRequest,
+    PromptRequest, SessionView, SessionsQuery, cause_text, parsed,
 };
 use crate::output::Screen;
+use crate::prompt_input::{attached, prompt_text};
 use crate::render::{Printed, Renderer, printable};
 use crate::run_state::{RunOutcome, RunState};
 use crate::serve::program;
@@ -26,15 +26,15 @@ use crate::serve::program;
 /// How often a run checks whether something takes long.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The largest prompt, in bytes. The service has the same bound.
-const MAX_PROMPT: u64 = 512 * 1024;
-
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// The prompt; `-` or nothing reads it from standard input
+    /// The prompt; nothing, or a `-` at its end, reads (the rest of) it from standard input
     #[arg(value_name = "PROMPT")]
     pub prompt: Vec<String>,
+    /// Add a text file to the prompt; may be repeated
+    #[arg(long, short = 'f', value_name = "PATH")]
+    pub file: Vec<PathBuf>,
     /// Directory to work in [default: this one; with --session, the session's]
     #[arg(long, value_name = "PATH")]
     pub directory: Option<PathBuf>,
@@ -100,6 +100,7 @@ pub struct Run<'a> {
 /// [`CliError`] when there is no outcome to report.
 pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError> {
     let text = prompt_text(&args.prompt)?;
+    let files = attached(&args.file, text.len())?;
     let client = Client::new(&args.client)?;
     let mut mint = IdMint::after(Stamp::default(), SystemClock::new().now_ms());
     let fresh = SessionId::mint(&mut mint);
@@ -110,7 +111,8 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
         Ok::<_, CliError>((model, opened, log))
     };
     let (model, Opened { session, is_new, .. }, log) = patiently(screen, opened).await?;
-    let prompt = request(&args, MessageId::mint(&mut mint), text, model);
+    let mut prompt = request(&args, MessageId::mint(&mut mint), text, model);
+    prompt.parts.extend(files.into_iter().map(|text| PromptPartRequest::Text { text }));
     if !args.json {
         screen.err.line(&format!("session {session}"))?;
     }
@@ -377,16 +379,17 @@ impl Opened {
     }
 }
 
-/// How many of the newest sessions are searched for the last one of a directory.
-const NEWEST: u32 = 1_000;
-
 /// Returns the newest session of the directory that is not a child.
 async fn last_session(client: &Client, args: &RunArgs) -> Result<Opened, CliError> {
     let directory = directory(args.directory.as_deref(), client.is_local())?;
+    let query = SessionsQuery {
+        directory: Some(directory.clone()),
+        roots: true,
+        ..SessionsQuery::newest(1)
+    };
     let sessions: Vec<SessionView> =
-        parsed(&client.sessions_json(NEWEST).await?, "the list of sessions")?;
-    let own = |session: &SessionView| session.directory == directory && session.parent.is_none();
-    let last = sessions.into_iter().find(own).ok_or_else(|| {
+        parsed(&client.sessions_json(&query).await?, "the list of sessions")?;
+    let last = sessions.into_iter().next().ok_or_else(|| {
         let directory = printable::line(&directory, 200);
         CliError::Usage(format!(
             "there is no session in {directory} to continue; leave -c out to start one"
@@ -452,7 +455,7 @@ fn title(args: &RunArgs, prompt: &str) -> Option<String> {
 
 /// Returns the directory for the service. On this machine it must exist, and links are resolved, so that one
 /// directory is one Location.
-fn directory(given: Option<&Path>, is_local: bool) -> Result<String, CliError> {
+pub(crate) fn directory(given: Option<&Path>, is_local: bool) -> Result<String, CliError> {
     let given = given.unwrap_or(Path::new("."));
     let wrong = |why: String| {
         CliError::Usage(format!(
@@ -468,34 +471,6 @@ fn directory(given: Option<&Path>, is_local: bool) -> Result<String, CliError> {
     path.into_os_string().into_string().map_err(|_| wrong("not UTF-8".into()))
 }
 
-/// Returns the prompt from the arguments, or from standard input if they are empty or `-`.
-fn prompt_text(words: &[String]) -> Result<String, CliError> {
-    let text = match words {
-        [] if std::io::stdin().is_terminal() => String::new(),
-        [] => piped(std::io::stdin().lock())?,
-        [dash] if dash == "-" => piped(std::io::stdin().lock())?,
-        words => words.join(" "),
-    };
-    if text.trim().is_empty() {
-        let usage = "no prompt: opencode-cloud run \"PROMPT\", or pipe one in";
-        return Err(CliError::Usage(usage.to_owned()));
-    }
-    Ok(text)
-}
-
-fn piped(from: impl Read) -> Result<String, CliError> {
-    let mut bytes = Vec::new();
-    from.take(MAX_PROMPT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|source| CliError::Io { doing: "cannot read the prompt", source })?;
-    if bytes.len() as u64 > MAX_PROMPT {
-        return Err(CliError::Usage(format!("the prompt is larger than {MAX_PROMPT} bytes")));
-    }
-    let text = String::from_utf8(bytes);
-    let text = text.map_err(|_| CliError::Usage("the prompt is not UTF-8".to_owned()))?;
-    Ok(text.strip_suffix('\n').map_or(text.clone(), str::to_owned))
-}
-
 /// Returns a stream of the SIGINTs from now on.
 fn interrupts() -> Result<BoxStream<'static, ()>, CliError> {
     let mut signal = signal(SignalKind::interrupt())
@@ -506,15 +481,6 @@ fn interrupts() -> Result<BoxStream<'static, ()>, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_prompt_is_words_or_a_pipe_and_never_empty() {
-        assert_eq!(prompt_text(&["fix".into(), "it".into()]).ok(), Some("fix it".to_owned()));
-        assert!(matches!(prompt_text(&[" ".into()]), Err(CliError::Usage(_))));
-        assert_eq!(piped(&b"a\nb\n"[..]).ok(), Some("a\nb".to_owned()));
-        assert!(matches!(piped(&b"\xff"[..]), Err(CliError::Usage(_))));
-        assert!(matches!(piped(std::io::repeat(b'a')), Err(CliError::Usage(_))));
-    }
 
     // Finding conformance queue: `run` could not queue a prompt.
     #[test]

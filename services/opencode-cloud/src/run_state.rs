@@ -120,6 +120,8 @@ impl RunState {
             | SessionEvent::TurnSettled(_)
             | SessionEvent::NoticeRecorded(_)
             | SessionEvent::SessionRenamed(_)
+            | SessionEvent::SessionArchived(_)
+            | SessionEvent::SessionDescribed(_)
             | SessionEvent::EntrySet(_)
             | SessionEvent::EntryRemoved(_)
             | SessionEvent::ControlAdmitted(_)

@@ -51,6 +51,18 @@ pub enum SessionChange {
         /// Its title from now on
         title: String,
     },
+    /// Leave sessions out of lists; they go on working
+    Archive {
+        /// The sessions
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<SessionId>,
+    },
+    /// List archived sessions again
+    Unarchive {
+        /// The sessions
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<SessionId>,
+    },
     /// Replace the older part of a session's conversation with a summary, at its turn in the inbox
     Compact {
         /// The session
@@ -198,6 +210,14 @@ pub(crate) async fn execute(
             let told = format!("the title is now `{}`\n", printable::line(&view.title, 200));
             (answer, told)
         }
+        SessionChange::Archive { ids } => {
+            archive(client, &ids, true).await?;
+            (json!(ids), "archived; `session list --archived` shows it\n".to_owned())
+        }
+        SessionChange::Unarchive { ids } => {
+            archive(client, &ids, false).await?;
+            (json!(ids), "listed again\n".to_owned())
+        }
         SessionChange::Compact { id, delivery } => {
             let body = Some(json!({ "delivery": delivery.as_str() }));
             let answer = call(&id, Method::POST, "/compact", body).await?;
@@ -276,6 +296,14 @@ pub(crate) async fn execute(
         screen.out.print(&told)?;
     }
     Ok(code)
+}
+
+async fn archive(client: &Client, ids: &[SessionId], archived: bool) -> Result<(), CliError> {
+    let body = json!({ "archived": archived });
+    for id in ids {
+        client.of_session(id, Method::PATCH, "", Some(&body), client.pace().answer).await?;
+    }
+    Ok(())
 }
 
 /// Returns the path of an entry. Its key must not change the path.

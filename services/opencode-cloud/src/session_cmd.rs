@@ -14,6 +14,7 @@ use crate::output::{Output, Screen, Style};
 use crate::render::{printable, summary};
 use crate::session_change::{self, SessionChange};
 use crate::session_files::{self, SessionFiles};
+use crate::session_list::ListArgs;
 use crate::table::{ago, fitted, local_time};
 
 /// Arguments of `session`.
@@ -34,11 +35,7 @@ pub struct SessionArgs {
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
     /// The newest sessions of the organisation
-    List {
-        /// Number of sessions at most
-        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-    },
+    List(ListArgs),
     /// One session
     Show {
         /// The session
@@ -77,6 +74,9 @@ pub struct AbortArgs {
     /// Let it continue with steering prompts, or with a control that is next; other input stays parked
     #[arg(long)]
     pub resume: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     /// The service.
     #[command(flatten)]
     pub client: ClientOptions,
@@ -89,13 +89,17 @@ pub struct AbortArgs {
 pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8, CliError> {
     let client = Client::new(&args.client)?;
     match args.command {
-        SessionCommand::List { limit } => {
-            let answer = client.sessions_json(limit).await?;
+        SessionCommand::List(asked) => {
+            let answer = asked.sessions(&client).await?;
             if args.json {
                 screen.out.line(&answer.to_string())?;
             } else {
                 let sessions: Vec<SessionView> = parsed(&answer, "the list of sessions")?;
-                let text = list(&sessions, &screen.out);
+                let text = if sessions.is_empty() && asked.has_filter() {
+                    "no session is like that\n".to_owned()
+                } else {
+                    list(&sessions, &screen.out)
+                };
                 screen.out.print_paged(&text)?;
             }
         }
@@ -169,6 +173,11 @@ pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, Cl
     } else {
         (client.abort(&args.id).await?.interrupted, false)
     };
+    if args.json {
+        let line = json!({ "interrupted": interrupted, "resumed": resumed });
+        screen.out.line(&line.to_string())?;
+        return Ok(0);
+    }
     screen.out.line(match (interrupted, resumed) {
         (true, true) => "interrupted; it continues with what steers it",
         (true, false) => "interrupted; `opencode-cloud session log` shows how it settles",
@@ -188,16 +197,16 @@ fn list_at(sessions: &[SessionView], now: Option<TimestampMs>, width: Option<usi
     if sessions.is_empty() {
         return "no sessions yet; start one with: opencode-cloud run \"PROMPT\"\n".to_owned();
     }
-    let heading = ["SESSION", "UPDATED", "STATE", "MODEL", "DIRECTORY", "TITLE"];
+    let heading = ["SESSION", "UPDATED", "STATE", "TITLE", "DIRECTORY", "MODEL"];
     let mut rows = vec![heading.map(str::to_owned)];
     rows.extend(sessions.iter().map(|session| {
         [
             session.id.to_string(),
             when(session.time.updated.unwrap_or(session.time.created), now),
-            state(session),
-            printable::line(&model(session), 40),
-            printable::line(&session.directory, 60),
+            state(session) + if session.time.archived.is_some() { ", archived" } else { "" },
             printable::line(&session.title, 60),
+            printable::line(&session.directory, 60),
+            printable::line(&model(session), 40),
         ]
     }));
     fitted(&rows, width)
@@ -272,6 +281,9 @@ fn show(session: &SessionView, staged: Option<&str>) -> String {
     line("state", &state(session));
     line("created", &local_time(session.time.created));
     line("updated", &local_time(session.time.updated.unwrap_or(session.time.created)));
+    if let Some(archived) = session.time.archived {
+        line("archived", &local_time(archived));
+    }
     line("events", &session.seq.to_string());
     let tokens = session.tokens;
     line("tokens", &format!("{} in, {} out", tokens.input, tokens.output));
@@ -288,7 +300,7 @@ fn show(session: &SessionView, staged: Option<&str>) -> String {
     text
 }
 
-fn state(session: &SessionView) -> String {
+pub(crate) fn state(session: &SessionView) -> String {
     let outcome = session.outcome.clone();
     if session.busy { "busy".to_owned() } else { outcome.unwrap_or_else(|| "new".to_owned()) }
 }
@@ -333,7 +345,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[1].starts_with("ses_1 ") && lines[1].contains("  busy "), "{text}");
-        assert!(lines[2].contains("  completed ") && lines[2].ends_with("a [2Jb"), "{text}");
+        assert!(lines[2].contains("  completed  a [2Jb  /work "), "{text}");
         assert!(list_at(&[], None, None).contains("opencode-cloud run"));
         let told = list_at(&[session(false)], Some(120_001), Some(80));
         assert!(told.contains("  2 min ago  "), "{told}");

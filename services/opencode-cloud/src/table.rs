@@ -3,14 +3,23 @@
 /// Aligns the columns of rows by characters. The first row is the heading. The last column is not padded. No rows
 /// give an empty text.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
+    aligned(rows, &widths(rows))
+}
+
+fn widths<const N: usize>(rows: &[[String; N]]) -> [usize; N] {
+    std::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    })
+}
+
+/// Prints as many columns as there are widths, each cut to its own.
+fn aligned<const N: usize>(rows: &[[String; N]], widths: &[usize]) -> String {
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
-            line.push_str(cell);
+            let cell = shortened(cell, *width);
+            line.push_str(&cell);
             line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
         }
         text.push_str(line.trim_end());
@@ -22,22 +31,26 @@ pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
 /// The narrowest width that a column is cut to.
 const NARROWEST: usize = 12;
 
-/// Formats like [`table`], within `width` columns. Cuts the widest columns except the first, which has ids.
+/// Formats like [`table`], within `width` columns. Cuts the widest columns except the first, which has ids; if that is
+/// not enough, leaves out the last ones.
 pub(crate) fn fitted<const N: usize>(rows: &[[String; N]], width: Option<usize>) -> String {
     let Some(width) = width else { return table(rows) };
-    let widest =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let mut widths: [usize; N] = std::array::from_fn(widest);
-    let gaps = 2 * N.saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > width {
-        let wide = widths.iter_mut().skip(1).filter(|its| **its > NARROWEST).max();
-        let Some(wide) = wide else { break };
-        *wide -= 1;
+    let whole = widths(rows);
+    let mut shown = N;
+    loop {
+        let mut widths = whole[..shown].to_vec();
+        let gaps = 2 * shown.saturating_sub(1);
+        while widths.iter().sum::<usize>() + gaps > width {
+            let wide = widths.iter_mut().skip(1).filter(|its| **its > NARROWEST).max();
+            let Some(wide) = wide else { break };
+            *wide -= 1;
+        }
+        let fits = widths.iter().sum::<usize>() + gaps <= width;
+        if fits || shown <= 2 {
+            return aligned(rows, &widths);
+        }
+        shown -= 1;
     }
-    let cut = |row: &[String; N]| -> [String; N] {
-        std::array::from_fn(|column| shortened(&row[column], widths[column]))
-    };
-    table(&rows.iter().map(cut).collect::<Vec<_>>())
 }
 
 fn shortened(cell: &str, width: usize) -> String {
@@ -97,6 +110,11 @@ mod tests {
         assert!(text.contains("ses_0123456789abcdef  /a/very/long/dire…"), "{text}");
         assert_eq!(fitted(&rows, None), table(&rows));
         assert!(fitted(&rows, Some(3)).contains("/a/very/lon…"), "it stays readable");
+        let rows =
+            [["ses_0123456789abcdef", "completed", "a rather long title", "a rather long model"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        let narrow = fitted(&rows, Some(50));
+        assert_eq!(narrow, "ses_0123456789abcdef  completed  a rather long ti…\n");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! `.config/nextest.toml` names the journeys that start processes, so that only a few run at once.
 
 mod admission;
+mod attached;
 mod blobs;
 mod catalog;
 mod cluster;
@@ -12,13 +13,20 @@ mod docs;
 mod fairness;
 mod faults;
 mod files;
+mod generated;
 mod life;
+#[path = "../../third-party/npm.rs"]
+mod npm;
+mod person;
 mod providers;
 mod rates;
 mod refusals;
 mod sandbox;
+mod sdk;
 mod stock;
 mod streams;
 mod terminal;
 mod tidy;
 mod tiers;
+mod travel;
+mod web;

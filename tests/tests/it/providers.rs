@@ -7,8 +7,7 @@ use anyhow::{Context, Result, ensure};
 use journeys::{Cli, World, oracle};
 use serde_json::{Value, json};
 
-#[path = "../../third-party/npm.rs"]
-mod npm;
+use crate::npm;
 
 /// A protocol, a model, and aimock's path for it.
 const AT_AIMOCK: [(&str, &str, &str); 5] = [

@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use journeys::{World, eventually, executable, oracle};
+use rustix::process::Signal;
+use simulated_model::Script;
 
 use crate::stock::released_client;
 
@@ -102,4 +104,55 @@ async fn the_released_terminal_shows_what_a_session_does() -> Result<()> {
     drop(terminal);
     oracle(up.api(), world.model()).await?;
     up.stop(&world).await
+}
+
+/// An answer whose end waits until its gate is open.
+fn story() -> Script {
+    Script {
+        matches: "tell the story".into(),
+        text: Some("It begins well, goes on, and so it ends.".into()),
+        gate: Some("the-end".into()),
+        gate_after_chunks: Some(4),
+        ..Script::default()
+    }
+}
+
+// The gateway that the terminal is attached to lives on, and the terminal is not touched: only a worker dies.
+#[tokio::test]
+async fn the_terminal_shows_the_answer_of_a_killed_worker() -> Result<()> {
+    executable()?; // report a missing executable first
+    let client = released_client().await?;
+    let world = World::new().await?;
+    let place = world.workspace("terminal")?;
+    let cluster = world.cluster(&[]).await?;
+    let api = cluster.gateway(0);
+    world.model().script(story())?;
+    let terminal = Terminal::attach(&world, &client, api.url(), api.key(), &place)?;
+    terminal.until("Ask anything").await?;
+    terminal.prompt("tell the story", "It begins").await?;
+    let owner = eventually("a worker has the session", 60, async || {
+        let Ok(status) = cluster.placement().await else { return Ok(None) };
+        let owner = status.workers.into_iter().find(|worker| worker.leases > 0);
+        let Some(owner) = owner else { return Ok(None) };
+        let members = cluster.of("worker")?;
+        Ok(members.into_iter().find(|member| member.url == owner.worker.url))
+    })
+    .await?;
+    let asked = || world.model().requests().into_iter().filter(|it| it.scripted).count();
+    ensure!(asked() == 1, "{} requests before the end", asked());
+    cluster.signal(owner.pid, Signal::KILL)?;
+    eventually(
+        "another worker asks the model again",
+        120,
+        async || Ok((asked() > 1).then_some(())),
+    )
+    .await?;
+    world.model().open_gate("the-end")?;
+    terminal.until("and so it ends.").await?;
+    terminal.until("Build · ").await?;
+    // The same terminal goes on.
+    terminal.prompt("say 2 words", "w0 w1").await?;
+    drop(terminal);
+    oracle(api, world.model()).await?;
+    cluster.stop(&world).await
 }

@@ -237,7 +237,7 @@ async fn tunnels_and_addresses_go_through_the_operators_proxy() {
     served.ask(b"GET http://registry.example.com/x HTTP/1.1\r\n\r\n").await;
     let seen = String::from_utf8(came.recv().await.unwrap()).unwrap();
     assert!(seen.starts_with("GET http://registry.example.com/x "), "{seen}");
-    // What this machine knows to be inside is refused here.
+    // Addresses that this machine knows to be inside are refused here.
     for place in ["inside.example.com:443", "10.0.0.1:443"] {
         let answer = served.ask(format!("CONNECT {place} HTTP/1.1\r\n\r\n").as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::wire::{
     AbortView, ModelChoice, ProjectView, PromptRequest, RebuildView, RequestId, SessionView,
-    ViolationView,
+    SessionsQuery, ViolationView,
 };
 use super::{Client, ClientError, LogEvent};
 
@@ -117,16 +117,33 @@ impl Client {
         .await
     }
 
-    /// Returns the organisation's newest sessions as a list, as the service sends them.
+    /// Returns the newest sessions that a query selects, as the service sends them.
     ///
     /// # Errors
     /// As for every call.
-    pub async fn sessions_json(&self, limit: u32) -> Result<Value, ClientError> {
-        self.persist_opening(async || {
-            let request = self.request(Method::GET, "/platform/session").query(&[("limit", limit)]);
-            self.typed(request, "the list of sessions", self.pace().answer).await
-        })
-        .await
+    pub async fn sessions_json(&self, query: &SessionsQuery) -> Result<Value, ClientError> {
+        let what = "the list of sessions";
+        let mut query = query.clone();
+        let (mut found, most) = (Vec::new(), query.limit);
+        // A page may have fewer than its limit, and others follow.
+        loop {
+            let (headers, body) = self
+                .persist_opening(async || {
+                    let request = self.request(Method::GET, "/platform/session").query(&query);
+                    self.answer(request, what, self.pace().answer).await
+                })
+                .await?;
+            let page: Vec<Value> =
+                serde_json::from_slice(&body).map_err(|error| unreadable(what, &error))?;
+            found.extend(page);
+            let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
+            query.limit = most.saturating_sub(count);
+            query.cursor =
+                headers.get("x-next-cursor").and_then(|next| next.to_str().ok()).map(str::to_owned);
+            if query.limit == 0 || query.cursor.is_none() {
+                return Ok(Value::Array(found));
+            }
+        }
     }
 
     /// Admits a prompt. Retries until the service accepts or refuses it; the prompt's id makes that safe.
@@ -158,6 +175,36 @@ impl Client {
             self.typed(request, &session_name(session), self.pace().answer).await
         })
         .await
+    }
+
+    /// Returns the answer to a `GET`, as the service sends it. `what` names the requested thing, for errors.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn get_json(&self, path: &str, what: &str) -> Result<Value, ClientError> {
+        self.persist_opening(async || self.call_json(Method::GET, path, None, what).await).await
+    }
+
+    /// Makes a call and returns the answer unchanged, or `null` for an empty body. Does not retry.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn call_json(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        what: &str,
+    ) -> Result<Value, ClientError> {
+        let mut request = self.request(method, path);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let (_, answer) = self.answer(request, what, self.pace().answer).await?;
+        if answer.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&answer).map_err(|error| unreadable(what, &error))
     }
 
     /// Makes a call about one session, on a path below its own. Returns the answer unchanged, or `null` for an empty

@@ -12,7 +12,9 @@ use crate::profile::ProfileError;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// `--url` is not a usable URL.
-    #[error("`{url}` is not a usable --url ({why}); it looks like http://127.0.0.1:4096")]
+    #[error(
+        "`{url}` is not a usable URL ({why}); one looks like https://oc.example or http://127.0.0.1:4096"
+    )]
     BadUrl {
         /// The given URL.
         url: String,
@@ -39,7 +41,7 @@ pub enum ClientError {
         limit: Duration,
     },
     /// 401 for a key.
-    #[error("the service at {url} refused the key {}", of_key(.source_of_key))]
+    #[error("the service at {url} refused the key{}", of_key(.source_of_key, .url))]
     Unauthorized {
         /// The service's URL.
         url: String,
@@ -57,6 +59,27 @@ pub enum ClientError {
     /// The client profile cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// Something else than this service answers at the URL.
+    #[error("{url} answers, but not as OpenCode Cloud does; check the URL and its port")]
+    Foreign {
+        /// The URL.
+        url: String,
+    },
+    /// A sign-in at a provider did not succeed.
+    #[error("the sign-in failed: {why}")]
+    SignIn {
+        /// The provider's or the service's reason.
+        why: String,
+    },
+    /// `--url` names no known service.
+    #[error(
+        "--url `{name}` is neither a URL such as http://127.0.0.1:4096 nor the name of a known service; \
+         `opencode-cloud services` lists those"
+    )]
+    UnknownService {
+        /// The given name.
+        name: String,
+    },
     /// 403.
     #[error("this key may not do that{}; use one with the right scope", colon(.message))]
     Forbidden {
@@ -64,7 +87,7 @@ pub enum ClientError {
         message: String,
     },
     /// 404.
-    #[error("{what} was not found; `opencode-cloud session list` shows what this key can see")]
+    #[error("{what} was not found; {} shows what this key can see", listing(.what))]
     NotFound {
         /// The missing thing.
         what: String,
@@ -119,6 +142,9 @@ impl ClientError {
             | Self::Unauthorized { .. }
             | Self::NoKey { .. }
             | Self::Profile(_)
+            | Self::Foreign { .. }
+            | Self::UnknownService { .. }
+            | Self::SignIn { .. }
             | Self::Forbidden { .. }
             | Self::NotFound { .. }
             | Self::Unreadable { .. }
@@ -141,6 +167,9 @@ impl ClientError {
             | Self::Unauthorized { .. }
             | Self::NoKey { .. }
             | Self::Profile(_)
+            | Self::Foreign { .. }
+            | Self::UnknownService { .. }
+            | Self::SignIn { .. }
             | Self::NotFound { .. }
             | Self::Unreadable { .. }
             | Self::LogLost { .. } => false,
@@ -166,7 +195,7 @@ impl ClientError {
         let url = url.to_owned();
         match key {
             KeySource::None(profile) => Self::NoKey { url, profile: profile.clone() },
-            source @ (KeySource::Given | KeySource::Profile(_)) => {
+            source @ (KeySource::Given | KeySource::Login | KeySource::Profile(_)) => {
                 Self::Unauthorized { url, source_of_key: source.clone() }
             }
         }
@@ -217,15 +246,22 @@ impl Refusal {
     }
 }
 
-fn of_key(source: &KeySource) -> String {
+fn of_key(source: &KeySource, url: &str) -> String {
     match source {
-        KeySource::Profile(path) => format!(
-            "in {}: it is another data folder's, or was revoked; start that service again with `opencode-cloud up`, \
+        KeySource::Profile(path) if super::is_loopback(url) => format!(
+            " in {}: it is another data folder's, or was revoked; start that service again with `opencode-cloud up`, \
              which writes its own key there, or set OPENCODE_CLOUD_KEY",
             path.display()
         ),
+        KeySource::Profile(path) => format!(
+            " in {}: it was revoked or has expired; get another one and log in again with: opencode-cloud login {url}",
+            path.display()
+        ),
+        KeySource::Login => "; nothing was stored. Whoever runs the service has its key: \
+                             `opencode-cloud key` prints it there"
+            .to_owned(),
         KeySource::Given | KeySource::None(_) => {
-            "that was given: set OPENCODE_CLOUD_KEY (or --key) to one of its API keys, or unset it to use the key in \
+            " that was given: set OPENCODE_CLOUD_KEY (or --key) to one of its API keys, or unset it to use the key in \
              the client profile"
                 .to_owned()
         }
@@ -240,9 +276,16 @@ fn without_key(url: &str, profile: Option<&Path>) -> String {
             "`opencode-cloud up` writes one to {profile} when it starts; or set OPENCODE_CLOUD_KEY"
         )
     } else {
-        format!(
-            "there is none in {profile}; set OPENCODE_CLOUD_KEY to one of that service's API keys"
-        )
+        format!("there is none in {profile}; log in with: opencode-cloud login {url}")
+    }
+}
+
+/// Returns the command that lists things like `what`.
+fn listing(what: &str) -> &'static str {
+    if what.starts_with("crd_") {
+        "`opencode-cloud credential list`"
+    } else {
+        "`opencode-cloud session list`"
     }
 }
 
@@ -322,7 +365,8 @@ mod tests {
             "{none}"
         );
         let elsewhere = ClientError::unauthorized("https://oc.example", &KeySource::None(None));
-        assert!(elsewhere.to_string().contains("one of that service's API keys"), "{elsewhere}");
+        let told = elsewhere.to_string();
+        assert!(told.ends_with("log in with: opencode-cloud login https://oc.example"), "{told}");
         let stale = ClientError::unauthorized(at, &KeySource::Profile(profile)).to_string();
         assert!(stale.contains("refused the key in /home/me/profile.toml"), "{stale}");
         let given = ClientError::unauthorized(at, &KeySource::Given).to_string();

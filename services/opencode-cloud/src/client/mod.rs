@@ -15,6 +15,7 @@ mod log;
 mod options;
 mod pace;
 mod sse;
+mod transfer;
 mod wire;
 
 use std::net::IpAddr;
@@ -36,7 +37,8 @@ pub use options::{ClientOptions, KeySource};
 pub use pace::Pace;
 pub use wire::{
     AbortView, ExplainView, ModelChoice, ProjectView, PromptPartRequest, PromptRequest,
-    RebuildView, RequestId, SessionModelView, SessionView, TimesView, TokensView, ViolationView,
+    RebuildView, RequestId, SessionModelView, SessionView, SessionsQuery, TimesView, TokensView,
+    ViolationView,
 };
 
 /// How long connecting may take.
@@ -74,7 +76,24 @@ impl Client {
     /// # Errors
     /// Those of [`Client::new`].
     pub fn with_pace(options: &ClientOptions, pace: Pace) -> Result<Self, ClientError> {
-        let ServiceAccess { url, key, source } = options.resolve()?;
+        Self::of(options.resolve()?, pace)
+    }
+
+    /// Returns a client for a service that the user logs in to.
+    ///
+    /// # Errors
+    /// [`ClientError::BadUrl`] and [`ClientError::BadKey`].
+    pub(crate) fn at(url: &str, key: &str) -> Result<Self, ClientError> {
+        let access = ServiceAccess {
+            url: url.to_owned(),
+            key: Some(key.to_owned()),
+            source: KeySource::Login,
+        };
+        Self::of(access, Pace::default())
+    }
+
+    fn of(access: ServiceAccess, pace: Pace) -> Result<Self, ClientError> {
+        let ServiceAccess { url, key, source } = access;
         let bad_url = |why: String| ClientError::BadUrl { url: url.clone(), why };
         let parsed = Url::parse(&url).map_err(|error| bad_url(error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") {
@@ -82,6 +101,9 @@ impl Client {
         }
         if parsed.query().is_some() || parsed.fragment().is_some() {
             return Err(bad_url("it must end with the host, the port or a path".into()));
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(bad_url("it must not have a user or a password".into()));
         }
         let mut headers = HeaderMap::new();
         if let Some(key) = &key {
@@ -239,10 +261,12 @@ mod tests {
 
     #[test]
     fn a_url_or_key_that_cannot_work_is_refused_before_any_call() {
-        for url in ["x", "localhost:4096", "ftp://x", "http://x?y=1", "http://"] {
-            let refused = Client::new(&options(url, None)).map(|_| ());
+        for url in ["localhost:4096", "ftp://x", "http://x?y=1", "http://", "http://a:b@x"] {
+            let refused = Client::at(url, "k").map(|_| ());
             assert!(matches!(refused, Err(ClientError::BadUrl { .. })), "{url}: {refused:?}");
         }
+        let refused = Client::new(&options("work", Some("k"))).map(|_| ());
+        assert!(matches!(refused, Err(ClientError::UnknownService { .. })), "{refused:?}");
         let refused = Client::new(&options("http://x", Some("a\nb"))).map(|_| ());
         assert!(matches!(refused, Err(ClientError::BadKey)));
         assert_eq!(

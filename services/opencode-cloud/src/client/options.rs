@@ -11,7 +11,7 @@ const DEFAULT_URL: &str = "http://127.0.0.1:4096";
 #[derive(Clone, clap::Args)]
 #[command(next_help_heading = "Service")]
 pub struct ClientOptions {
-    /// URL of the service [default: the client profile's, else http://127.0.0.1:4096]
+    /// URL of the service, or its name in the client profile [default: the profile's, else http://127.0.0.1:4096]
     #[arg(long, global = true, env = "OPENCODE_CLOUD_URL", value_name = "URL")]
     pub url: Option<String>,
     /// API key [default: the client profile's for that service]; in the environment rather than here, since other
@@ -31,6 +31,8 @@ pub struct ClientOptions {
 pub enum KeySource {
     /// `--key` or `OPENCODE_CLOUD_KEY`.
     Given,
+    /// The user of `login`.
+    Login,
     /// The client profile in this file.
     Profile(PathBuf),
     /// There is no key. The profile would be in this file.
@@ -63,13 +65,21 @@ impl ClientOptions {
         let (url, key) = (text(&self.url), text(&self.key));
         let plain = |url: String| url.trim_end_matches('/').to_owned();
         // The profile is not read if nothing of it is needed.
-        if let (Some(url), Some(key)) = (&url, &key) {
+        if let (Some(url), Some(key)) = (&url, &key)
+            && is_url(url)
+        {
             let (url, key) = (plain(url.clone()), Some(key.clone()));
             return Ok(ServiceAccess { url, key, source: KeySource::Given });
         }
         let file = file.ok();
         let profile = file.as_ref().map(ProfileFile::read).transpose()?.unwrap_or_default();
-        let url = plain(url.or(profile.url.clone()).unwrap_or_else(|| DEFAULT_URL.to_owned()));
+        let url = match url {
+            Some(name) if !is_url(&name) => match profile.url_of_name(&name) {
+                Some(url) => url.to_owned(),
+                None => return Err(ClientError::UnknownService { name }),
+            },
+            url => plain(url.or(profile.url.clone()).unwrap_or_else(|| DEFAULT_URL.to_owned())),
+        };
         let path = file.map(|file| file.path().to_owned());
         let (key, source) = match (key, profile.key(&url), path) {
             (Some(key), _, _) => (Some(key), KeySource::Given),
@@ -78,6 +88,11 @@ impl ClientOptions {
         };
         Ok(ServiceAccess { url, key, source })
     }
+}
+
+/// Returns whether it is meant as a URL, not as a name.
+fn is_url(given: &str) -> bool {
+    given.contains(':')
 }
 
 impl fmt::Debug for ClientOptions {

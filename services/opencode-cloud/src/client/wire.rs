@@ -32,6 +32,9 @@ pub struct TimesView {
     pub created: TimestampMs,
     /// The time of the last change by a turn.
     pub updated: Option<TimestampMs>,
+    /// The time when it was archived.
+    #[serde(default)]
+    pub archived: Option<TimestampMs>,
 }
 
 /// A session's model.
@@ -92,6 +95,33 @@ pub struct SessionView {
     /// Notices for the user about models that it has used.
     #[serde(default)]
     pub notices: Vec<NoticeView>,
+}
+
+/// Which sessions are asked for. The default asks for none.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct SessionsQuery {
+    /// Number of sessions at most.
+    pub limit: u32,
+    /// Archived sessions too.
+    pub archived: bool,
+    /// Only sessions with this text in their title.
+    pub search: Option<String>,
+    /// Only sessions that changed at this time or later.
+    pub since: Option<TimestampMs>,
+    /// Only sessions that work in this directory.
+    pub directory: Option<String>,
+    /// Only sessions without a parent.
+    pub roots: bool,
+    /// The place where the list begins.
+    pub cursor: Option<String>,
+}
+
+impl SessionsQuery {
+    /// The newest of all sessions that are not archived.
+    #[must_use]
+    pub fn newest(limit: u32) -> Self {
+        Self { limit, ..Self::default() }
+    }
 }
 
 /// A model that a user chose: `PROVIDER/NAME`, or `NAME` at the service's default provider.
@@ -282,6 +312,9 @@ pub struct RebuildView {
     pub missing: Vec<String>,
     /// Rebuilt rows that were missing; the service sends the first.
     pub added: Vec<String>,
+    /// Messages whose rows are not as clients were shown them from events; the service sends the first.
+    #[serde(default)]
+    pub differing: Vec<String>,
 }
 
 /// A broken invariant.

@@ -199,6 +199,8 @@ impl Renderer {
             // The drain's end reports the interrupt, after the lines of the calls that it stopped.
             | SessionEvent::InterruptRequested(_)
             | SessionEvent::SessionRenamed(_)
+            | SessionEvent::SessionArchived(_)
+            | SessionEvent::SessionDescribed(_)
             | SessionEvent::EntrySet(_)
             | SessionEvent::EntryRemoved(_)
             | SessionEvent::ControlAdmitted(_)

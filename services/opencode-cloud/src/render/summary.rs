@@ -107,6 +107,9 @@ pub fn summary(event: &SessionEvent) -> String {
         },
         SessionEvent::DrainEnded(ended) => format!("{}{}", word(&ended.outcome), why(&ended.error)),
         SessionEvent::SessionRenamed(renamed) => renamed.title.clone(),
+        SessionEvent::SessionArchived(said) if said.archived.is_none() => "no more".into(),
+        SessionEvent::SessionArchived(_) => String::new(),
+        SessionEvent::SessionDescribed(said) => said.metadata.clone(),
         SessionEvent::EntrySet(entry) => format!("{} = {}", entry.key, entry.value),
         SessionEvent::EntryRemoved(entry) => entry.key.clone(),
         SessionEvent::ControlAdmitted(control) => {

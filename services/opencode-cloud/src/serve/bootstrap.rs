@@ -126,6 +126,14 @@ pub(crate) struct KeyPlace {
     pub(crate) told: String,
     /// Whether the caller's commands have the key already.
     pub(crate) is_in_profile: bool,
+    /// Whether they use this service without being told its URL.
+    pub(crate) is_default: bool,
+}
+
+impl KeyPlace {
+    fn outside(told: String) -> Self {
+        Self { told, is_in_profile: false, is_default: false }
+    }
 }
 
 /// Writes the key into the caller's client profile.
@@ -133,30 +141,27 @@ pub(crate) fn note(key: &FirstKey, urls: &[String]) -> KeyPlace {
     match key {
         FirstKey::Kept { key, file } => {
             let noted = ProfileFile::of_caller().and_then(|profile| {
-                profile.remember(urls, key).map(|()| profile.path().display().to_string())
+                let is_default = profile.remember(urls, key)?;
+                Ok((profile.path().display().to_string(), is_default))
             });
             noted_or_kept(noted, file)
         }
-        FirstKey::Given => {
-            KeyPlace { told: "the one given with --bootstrap-key".to_owned(), is_in_profile: false }
-        }
-        FirstKey::Elsewhere => KeyPlace {
-            told: "one that was made earlier and is not in the data folder; \
-                   start with --bootstrap-key KEY to add another"
+        FirstKey::Given => KeyPlace::outside("the one given with --bootstrap-key".to_owned()),
+        FirstKey::Elsewhere => KeyPlace::outside(
+            "one that was made earlier and is not in the data folder; \
+             start with --bootstrap-key KEY to add another"
                 .to_owned(),
-            is_in_profile: false,
-        },
+        ),
     }
 }
 
-fn noted_or_kept(noted: Result<String, ProfileError>, file: &Path) -> KeyPlace {
+fn noted_or_kept(noted: Result<(String, bool), ProfileError>, file: &Path) -> KeyPlace {
     match noted {
-        Ok(profile) => KeyPlace {
+        Ok((profile, is_default)) => KeyPlace {
             told: format!("in {profile}, where the commands below find it"),
             is_in_profile: true,
+            is_default,
         },
-        Err(error) => {
-            KeyPlace { told: format!("in {} ({error})", file.display()), is_in_profile: false }
-        }
+        Err(error) => KeyPlace::outside(format!("in {} ({error})", file.display())),
     }
 }

@@ -13,7 +13,7 @@ use super::ServeError;
 #[derive(Clone, Default, Args)]
 pub struct EgressArgs {
     /// Hosts inside that organisations may send requests to, as for a model server of your own: NAME, *.NAME or ADDRESS,
-    /// each with a port or without, or a network such as 10.2.0.0/16. What flags name, such as --model-url, needs no entry
+    /// each with a port or without, or a network such as 10.2.0.0/16. Hosts that flags name, such as --model-url, need no entry
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', env = "OPENCODE_CLOUD_EGRESS_ALLOW")]
     pub egress_allow: Vec<AllowedHost>,
     /// Let organisations send requests to everything that this machine reaches, also without TLS: only where they are

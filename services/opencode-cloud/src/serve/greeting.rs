@@ -39,15 +39,15 @@ impl Greeting<'_> {
     fn lines(&self, program: &str) -> Vec<String> {
         let mut lines = vec![format!("OpenCode Cloud is ready at {}", self.url)];
         lines.push(format!("Data:  {}", self.data.display()));
-        let is_in_profile = match (self.hints, self.key) {
+        let (is_in_profile, is_default) = match (self.hints, self.key) {
             (Hints::Left, FirstKey::Kept { file, .. }) => {
                 lines.push(format!("Key:   in {}", file.display()));
-                false
+                (false, false)
             }
             (Hints::Shown | Hints::Left, key) => {
                 let place = bootstrap::note(key, std::slice::from_ref(&self.url));
                 lines.push(format!("Key:   {}", place.told));
-                place.is_in_profile
+                (place.is_in_profile, place.is_default)
             }
         };
         lines.push(format!("Model: {}", model(self.model, self.name)));
@@ -60,11 +60,7 @@ impl Greeting<'_> {
         if self.hints == Hints::Shown {
             lines.push("Try, in another terminal:".into());
             let key = if is_in_profile { "" } else { "OPENCODE_CLOUD_KEY=KEY " };
-            let url = if is_in_profile || self.url.ends_with(":4096") {
-                String::new()
-            } else {
-                format!(" --url {}", self.url)
-            };
+            let url = if is_default { String::new() } else { format!(" --url {}", self.url) };
             lines.push(format!("  {key}{program} run \"list the files\"{url}"));
             lines.push("Ctrl-C stops it; nothing is lost.".into());
         }

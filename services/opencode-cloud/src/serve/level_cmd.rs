@@ -1,7 +1,8 @@
 //! `feature-level`: the level of what a cluster writes, raised at the end of an upgrade.
 
 use clap::Args;
-use store::{FEATURES, Store};
+use domain::FeatureLevel;
+use store::Store;
 
 use super::ServeError;
 use super::up::{check_level, check_schema};
@@ -38,13 +39,14 @@ pub async fn execute(args: LevelArgs, screen: &mut Screen) -> Result<u8, ServeEr
     Ok(0)
 }
 
-fn told(before: i32, level: i32) -> String {
-    match (before < level, level < FEATURES) {
+fn told(before: FeatureLevel, level: FeatureLevel) -> String {
+    match (before < level, level < FeatureLevel::OF_THIS_BUILD) {
         (true, _) => format!(
             "the feature level is {level} now, and was {before}; running processes know within a minute"
         ),
         (false, true) => format!(
-            "the feature level is {level}; this build writes what needs {FEATURES} once it is raised with --raise"
+            "the feature level is {level}; this build writes what needs {} once it is raised with --raise",
+            FeatureLevel::OF_THIS_BUILD,
         ),
         (false, false) => format!("the feature level is {level}"),
     }
@@ -56,17 +58,18 @@ mod tests {
 
     #[test]
     fn a_level_is_told_with_what_is_left_to_do() {
-        let below = FEATURES - 1;
+        let ours = FeatureLevel::OF_THIS_BUILD;
+        let below = FeatureLevel(ours.0 - 1);
         assert!(told(below, below).ends_with("--raise"));
-        let raised = format!("is {FEATURES} now, and was {below}");
-        assert!(told(below, FEATURES).contains(&raised));
-        assert_eq!(told(FEATURES, FEATURES), format!("the feature level is {FEATURES}"));
+        assert!(told(below, ours).contains(&format!("is {ours} now, and was {below}")));
+        assert_eq!(told(ours, ours), format!("the feature level is {ours}"));
     }
 
     #[test]
     fn a_build_that_is_older_than_the_level_is_told_to_give_way() {
-        check_level(FEATURES).expect("ours");
-        let error = check_level(FEATURES + 1).expect_err("a newer build's");
+        let ours = FeatureLevel::OF_THIS_BUILD;
+        check_level(ours).expect("ours");
+        let error = check_level(FeatureLevel(ours.0 + 1)).expect_err("a newer build's");
         assert!(error.to_string().ends_with("start a newer build"), "{error}");
     }
 }

@@ -53,7 +53,7 @@ const CERTIFICATES: [&str; 3] =
 #[derive(Debug, Clone, Args)]
 pub struct NetworkArgs {
     /// Network of the commands of models: none; packages (the registries of package managers); open (every public address,
-    /// by HTTP and TLS). What is inside is never reached but for --egress-allow
+    /// by HTTP and TLS). An address inside is never reached but for --egress-allow
     #[arg(long, value_name = "REACH", value_parser = reach, default_value = "none", env = "OPENCODE_CLOUD_NETWORK")]
     pub network: Reach,
     /// Hosts of --network packages, in place of the shipped list: NAME, *.NAME or ADDRESS, each with a port or without;

@@ -10,7 +10,7 @@ use api::Origins;
 use boot::{DataDir, Postgres, PostgresOptions, default_data_dir, ensure_free_space};
 use clap::Args;
 use credentials::Credentials;
-use domain::{Clock, SystemClock};
+use domain::{Clock, FeatureLevel, SystemClock};
 use egress::Egress;
 use jiff::tz::TimeZone;
 use signals::{InProcess, Signals};
@@ -392,13 +392,13 @@ pub(crate) fn check_schema(version: i64) -> Result<(), ServeError> {
 }
 
 /// Refuses a cluster whose feature level this build does not know.
-pub(crate) fn check_level(level: i32) -> Result<(), ServeError> {
-    if level <= store::FEATURES {
+pub(crate) fn check_level(level: FeatureLevel) -> Result<(), ServeError> {
+    if !level.is_newer() {
         return Ok(());
     }
     Err(ServeError::Stopped(format!(
         "the cluster's feature level is {level} and this build knows {}: start a newer build",
-        store::FEATURES
+        FeatureLevel::OF_THIS_BUILD
     )))
 }
 

@@ -154,7 +154,11 @@ async fn answer(
             Json(session()).into_response()
         }
         ("GET", "/platform/session/ses_1") => Json(session()).into_response(),
-        ("GET", "/platform/session") => Json(json!([session()])).into_response(),
+        ("GET", "/platform/session") => {
+            let query = uri.query().unwrap_or_default();
+            let is_elsewhere = query.contains("directory=") && !query.contains("directory=%2Fsrv");
+            Json(if is_elsewhere { vec![] } else { vec![session()] }).into_response()
+        }
         ("GET", "/platform/session/ses_1/log") => {
             let first = json!({"seq": 1, "id": "evt_1", "time": 1, "type": "drain.ended",
                                "data": {"outcome": "completed"}});
