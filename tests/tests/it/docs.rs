@@ -36,15 +36,17 @@ async fn the_examples_of_the_api_can_be_run() -> Result<()> {
     let (complete, _) = document.split_once("## Providers and their credentials").context("it")?;
     let script = examples(complete);
     ensure!(script.matches("curl ").count() > 20, "the examples are found: {script}");
-    let world = World::new().await?;
-    let up = world.up().await?;
+    let (world, elsewhere) = (World::new().await?, World::new().await?);
+    let (up, other) = (world.up().await?, elsewhere.up().await?);
     let place = world.workspace("examples")?;
     let mut bash = Command::new("bash");
     bash.arg("-c").arg(&script).current_dir(&place).kill_on_drop(true);
     bash.env("OC", up.api().url()).env("KEY", up.api().key());
+    bash.env("OTHER", other.api().url()).env("OTHER_KEY", other.api().key());
     let ended = bash.output().await?;
     let told = String::from_utf8_lossy(&ended.stderr);
     ensure!(ended.status.success(), "{told}\n{}", String::from_utf8_lossy(&ended.stdout));
     ensure!(place.join("x.txt").exists(), "the second prompt wrote its file");
+    other.stop(&elsewhere).await?;
     up.stop(&world).await
 }

@@ -49,9 +49,10 @@ const ANSWERS: [&str; 35] = [
 ];
 
 /// Tables, settings, and members of JSON.
-const NAMES: [&str; 34] = [
+const NAMES: [&str; 35] = [
     "attempt",
     "back",
+    "by",
     "context_epoch",
     "delivery",
     "enable_nestloop",
