@@ -2,6 +2,7 @@
 
 mod admit;
 mod announce;
+mod asks;
 mod attachment;
 mod blobs;
 mod change;
@@ -25,6 +26,7 @@ mod transfer;
 
 pub(crate) use admit::{AdmitRequest, admit};
 pub(crate) use announce::announce;
+pub(crate) use asks::{AnswerRequest, Reply, answer};
 pub(crate) use blobs::missing;
 pub(crate) use change::{ChangeRequest, change};
 pub(crate) use compaction::{CompactRequest, admit_compaction};

@@ -11,6 +11,8 @@ words! {
         Park = "park",
         /// It stops at a boundary on purpose, and the next holder continues.
         HandOver = "hand-over",
+        /// It ends, and the session stays open: its turn waits for answers and needs no worker until one comes.
+        Wait = "wait",
         /// It ends like [`Close`](Self::Close), and the session has moved to another Location.
         Moved = "moved",
         /// The session has moved during its work and stays open: the holder of its new Location continues, as after a

@@ -16,6 +16,8 @@ words! {
         ToolRules = "tool-rules",
         /// Sessions that are archived, and metadata of sessions.
         Archive = "archive",
+        /// Asks: calls that wait for somebody's answer.
+        Asks = "asks",
     }
 }
 
@@ -28,6 +30,7 @@ impl Feature {
             Self::ProviderState => FeatureLevel(3),
             Self::ToolRules => FeatureLevel(4),
             Self::Archive => FeatureLevel(5),
+            Self::Asks => FeatureLevel(6),
         }
     }
 }

@@ -227,6 +227,10 @@ text_id!(/// A credential for a model provider.
     CredentialId, "crd", descending: false);
 text_id!(/// A sign-in at a model provider.
     SignInId, "con", descending: false);
+text_id!(/// A permission that is asked for, as clients name it.
+    PermissionId, "per", descending: false);
+text_id!(/// Questions of the model, as clients name them.
+    QuestionId, "que", descending: false);
 text_id!(/// A tool call, by our id; the model's own id for it may repeat.
     CallId, "call", descending: false);
 

@@ -9,6 +9,7 @@
 //! Invariant: nothing here does I/O or reads a clock; time comes in through [`Clock`].
 //! Absent on purpose: SQL types (the store converts), HTTP shapes (`api`), wire formats (`llm-protocol`).
 
+mod ask_id;
 mod author;
 mod clock;
 mod drain_end;
@@ -30,28 +31,29 @@ mod word;
 #[doc(hidden)]
 pub use ::schemars; // for `words!`
 
+pub use ask_id::AskId;
 pub use author::Author;
 pub use clock::{Clock, SystemClock, TimestampMs};
 pub use drain_end::{DrainEnd, Taken};
 pub use error_code::ErrorCode;
 pub use event::{
-    AttemptEnded, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
+    Answer, Ask, AttemptEnded, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
     CompactionReminded, CompactionStarted, ComponentList, ContextUpdated, Control, ControlAdmitted,
     ControlDelivered, DeliveryChanged, DrainEnded, DrainOutcome, EntryRemoved, EntrySet,
     EpochReason, EpochStarted, FileChange, FileStatus, InputCancelled, InterruptRequested,
     InterruptTarget, LeftFile, LeftReason, NoticeKind, NoticeRecorded, PromptAdmitted,
-    PromptPromoted, RecordedEvent, ReplyPart, RetryScheduled, RevertCleared, RevertCommitted,
-    RevertPaths, RevertStaged, RevertStaging, RevertedTo, SessionArchived, SessionCreated,
-    SessionDescribed, SessionError, SessionEvent, SessionForked, SessionMoved, SessionRenamed,
-    SideOutcome, SummaryCut, SummaryScope, TextCheckpointed, TitleEnded, TitleStarted, TitledBy,
-    ToolCalled, ToolIntent, ToolSettled, ToolStarted, TurnOutcome, TurnReplied, TurnSettled,
-    TurnStarted, TurnUsage, UnknownEvent, WakeRequested, WakeScope, WorkspaceRestored,
-    WorkspaceSnapshotted,
+    PromptPromoted, Question, QuestionOption, RecordedEvent, ReplyPart, RetryScheduled,
+    RevertCleared, RevertCommitted, RevertPaths, RevertStaged, RevertStaging, RevertedTo,
+    SessionArchived, SessionCreated, SessionDescribed, SessionError, SessionEvent, SessionForked,
+    SessionMoved, SessionRenamed, SideOutcome, SummaryCut, SummaryScope, TextCheckpointed,
+    TitleEnded, TitleStarted, TitledBy, ToolAnswered, ToolAsked, ToolCalled, ToolIntent,
+    ToolSettled, ToolStarted, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    UnknownEvent, WakeRequested, WakeScope, WorkspaceRestored, WorkspaceSnapshotted,
 };
 pub use feature::{Feature, FeatureLevel};
 pub use id::{
     AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId,
-    PartId, ProjectId, SessionId, SignInId, Stamp, TurnId,
+    PartId, PermissionId, ProjectId, QuestionId, SessionId, SignInId, Stamp, TurnId,
 };
 pub use permitted::Permitted;
 pub use price::{Estimate, PriceTier, Prices, Pricing, Rates};
@@ -60,6 +62,6 @@ pub use prompt::{Delivery, ModelRef, PromptPart};
 pub use reference::{LocationRef, SessionRef};
 pub use token::{Claim, FencingToken, Generation, Incarnation, Seq, SessionIncarnation};
 pub use tool::{ToolClass, ToolOutcomeKind, ToolState};
-pub use tool_rule::{RuleAction, ToolRule, rule_names};
+pub use tool_rule::{RuleAction, SavedPermission, ToolRule, rule_names};
 pub use tree::{BadTree, SnapshotTree};
 pub use word::{NewerWord, Stored, Word};

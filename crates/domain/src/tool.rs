@@ -19,6 +19,8 @@ words! {
     pub enum ToolState {
         /// Committed, but something must pass before its body may run.
         Intended = "intended",
+        /// It waits for answers to its asks.
+        Asked = "asked",
         /// Its body may have run.
         Started = "started",
         /// It has its one durable result.

@@ -41,3 +41,12 @@ pub fn rule_names(tool: &str) -> &[&str] {
         _ => &[],
     }
 }
+
+/// A permission that somebody has given a project for good.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SavedPermission {
+    /// The permission's name.
+    pub action: String,
+    /// The pattern: one of those that an ask offered to save, word for word.
+    pub pattern: String,
+}

@@ -326,6 +326,8 @@ impl History {
             | SessionEvent::AttemptEnded(_)
             | SessionEvent::TextCheckpointed(_)
             | SessionEvent::ToolCalled(_)
+            | SessionEvent::ToolAsked(_)
+            | SessionEvent::ToolAnswered(_)
             | SessionEvent::ToolStarted(_)
             | SessionEvent::TurnReplied(_) => state.apply_to_open(event),
             SessionEvent::RetryScheduled(_) => state.failures += 1,

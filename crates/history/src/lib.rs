@@ -25,7 +25,7 @@ mod weight;
 pub use components::{Components, ModelEntry, hash_hex};
 pub use files::Unsaved;
 pub use fold::{EpochState, History, Mark, PendingControl, PendingInput};
-pub use open_turn::{CallState, OpenTurn};
+pub use open_turn::{AskState, CallState, OpenTurn, Standing};
 pub use rebuild::{RebuildError, rebuild_body};
 pub use revert::{Reverting, Savepoint};
 pub use side::{OpenCompaction, OpenTitle, Side};

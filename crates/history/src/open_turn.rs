@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::{
-    AttemptId, AttemptOutcome, CallId, Finish, MessageId, PartId, Pricing, ReplyPart, SessionEvent,
-    Stored, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnUsage,
+    Answer, Ask, AskId, AttemptId, AttemptOutcome, CallId, Finish, MessageId, PartId, Pricing,
+    ReplyPart, SessionEvent, Stored, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled,
+    ToolState, TurnId, TurnUsage,
 };
 use llm_protocol::{Message, Part, RawJson, TextPart, ToolCall, ToolContent, ToolResult};
 use serde::Deserialize;
@@ -57,11 +58,68 @@ pub struct CallState {
     pub state: ToolState,
     /// The number of bodies begun.
     pub bodies: i32,
+    /// What somebody was asked before its body may run, in the order of asking.
+    pub asks: Vec<AskState>,
     /// Its result.
     pub settled: Option<ToolSettled>,
 }
 
+/// An ask of a call.
+#[derive(Debug, Clone)]
+pub struct AskState {
+    /// Its id.
+    pub ask: AskId,
+    /// The question.
+    pub about: Ask,
+    /// The answer, once there is one.
+    pub answer: Option<Answer>,
+}
+
+/// How the asks of a call stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing<'a> {
+    /// An answer is missing.
+    Open,
+    /// Each was answered with leave: its body may run.
+    Leave,
+    /// It may not run, and the model goes on with these words.
+    Rejected(&'a str),
+    /// It may not run, and nobody said anything to the model.
+    Declined(&'a Answer),
+    /// The answers of questions, which are its result.
+    Answered(&'a [Vec<String>]),
+}
+
 impl CallState {
+    /// Returns how its asks stand; `None` if it does not wait for any.
+    #[must_use]
+    pub fn standing(&self) -> Option<Standing<'_>> {
+        if self.state != ToolState::Asked {
+            return None;
+        }
+        let mut standing = Standing::Leave;
+        for ask in &self.asks {
+            match &ask.answer {
+                Some(Answer::Reject { message: Some(words) }) => {
+                    return Some(Standing::Rejected(words));
+                }
+                Some(
+                    answer @ (Answer::Reject { message: None }
+                    | Answer::Dismissed
+                    | Answer::Expired),
+                ) => return Some(Standing::Declined(answer)),
+                Some(Answer::Answers { answers }) if standing == Standing::Leave => {
+                    standing = Standing::Answered(answers);
+                }
+                Some(
+                    Answer::Once | Answer::Always { .. } | Answer::Granted | Answer::Answers { .. },
+                ) => {}
+                None => standing = Standing::Open,
+            }
+        }
+        Some(standing)
+    }
+
     /// Returns whether it has begun and may change files.
     pub(crate) fn may_have_changed_files(&self) -> bool {
         self.class != ToolClass::Pure && self.bodies > 0
@@ -118,9 +176,23 @@ impl OpenTurn {
                     class: called.class,
                     state: called.state,
                     bodies: i32::from(called.state == ToolState::Started),
+                    asks: Vec::new(),
                     settled: None,
                 },
             )),
+            SessionEvent::ToolAsked(asked) => {
+                if let Some(call) = self.call_mut(&asked.call) {
+                    let (ask, about) = (asked.ask.clone(), asked.about.clone());
+                    call.asks.push(AskState { ask, about, answer: None });
+                }
+            }
+            SessionEvent::ToolAnswered(answered) => {
+                let call = self.call_mut(&answered.call);
+                let mut asks = call.into_iter().flat_map(|call| &mut call.asks);
+                if let Some(ask) = asks.find(|ask| ask.ask == answered.ask) {
+                    ask.answer = Some(answered.answer.clone());
+                }
+            }
             SessionEvent::ToolStarted(started) => {
                 if let Some(call) = self.call_mut(&started.call) {
                     call.state = ToolState::Started;

@@ -214,7 +214,7 @@ impl Rules<'_> {
         model: &ResolvedModel,
         tool_choice: ToolChoice,
     ) -> Components {
-        let offered = || self.tools.offered(&agent.tools, history.tool_rules()).cloned();
+        let offered = || self.tools.offered(&agent.tools, self.layers(history)).cloned();
         let offered = model.takes_tools.then(offered);
         Components {
             agent: agent.instructions.clone(),
@@ -246,7 +246,7 @@ impl Rules<'_> {
         estimate::fixed(
             history,
             &agent.instructions,
-            self.tools.offered(&agent.tools, history.tool_rules()),
+            self.tools.offered(&agent.tools, self.layers(history)),
         )
     }
 
@@ -255,7 +255,7 @@ impl Rules<'_> {
         estimate::whole(
             history,
             &agent.instructions,
-            self.tools.offered(&agent.tools, history.tool_rules()),
+            self.tools.offered(&agent.tools, self.layers(history)),
         )
     }
 
@@ -264,7 +264,7 @@ impl Rules<'_> {
         estimate::request(
             history,
             &agent.instructions,
-            self.tools.offered(&agent.tools, history.tool_rules()),
+            self.tools.offered(&agent.tools, self.layers(history)),
         )
     }
 }

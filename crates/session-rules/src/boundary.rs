@@ -50,6 +50,8 @@ pub enum Closed {
     HandedOver,
     /// It gave up its slot at a boundary because others wait for one. Its next drain continues.
     Yielded,
+    /// The session sleeps until somebody answers. The next drain continues its turn.
+    Waiting,
 }
 
 /// A turn whose intent and first attempt are committed; or a request beside the conversation, a Compaction's or a

@@ -11,11 +11,12 @@ use domain::{
 use history::History;
 use llm_protocol::{FinishReason, Usage};
 
+use crate::asks::{crowded, settle_asked};
 use crate::boundary::{Next, end};
 use crate::draft::{Draft, Verdict};
-use crate::inbox::waits;
+use crate::inbox::{Head, head, waits};
 use crate::observed::Observation;
-use crate::permission;
+use crate::permission::Judged;
 use crate::rules::Rules;
 use crate::said::Said;
 use crate::settle::{notice, push_done, settle_open_calls, settle_turn, turn_used, used};
@@ -136,6 +137,13 @@ impl Rules<'_> {
             return Verdict::Leave(None);
         }
         push_done(draft, said);
+        let declined = settle_asked(draft, &said.turn) && !mutated!(DeclineGoesOn);
+        if declined && !matches!(head(draft.history(), true), Head::Prompts(_)) {
+            // Not even a reply that was cut is continued: that is over which somebody has refused to go on.
+            settle_turn(draft, said, TurnOutcome::Completed, None);
+            let next = end(draft, DrainOutcome::Interrupted, None);
+            return Verdict::Write(Some(next), DrainEnd::Close, Site::Declined);
+        }
         let unknown = draft.history().open_turn().is_some_and(has_unknown);
         settle_turn(draft, said, outcome, None);
         if unknown {
@@ -177,6 +185,7 @@ impl Rules<'_> {
         });
         self.close_reply(draft, said, Finish::Error);
         push_done(draft, said);
+        settle_asked(draft, &said.turn);
         settle_turn(draft, said, TurnOutcome::Failed, Some(error.clone()));
         let next = end(draft, DrainOutcome::Failed, Some(error.clone()));
         let how = if mutated!(FailureParks) { DrainEnd::Park } else { DrainEnd::Close };
@@ -274,14 +283,20 @@ impl Rules<'_> {
         for intent in &said.unintended {
             let metadata = intent.metadata.clone().filter(|_| self.settings.provider_state);
             let refused = self.refusal(draft.history(), intent).is_some();
+            let asked = self.asked(draft.history(), intent);
+            let asked = asked.filter(|_| state == ToolState::Started);
+            let asked = asked.filter(|_| crowded(draft.history()).is_none());
             draft.push(ToolCalled {
                 turn: said.turn.clone(),
                 message: said.message.clone(),
                 // A refused call has no body.
                 class: if refused { ToolClass::Pure } else { self.tools.class(&intent.tool) },
                 intent: ToolIntent { metadata, ..intent.clone() },
-                state,
+                state: if asked.is_some() { ToolState::Asked } else { state },
             });
+            if let Some(asked) = asked {
+                self.ask(draft, &said.turn, &intent.call, asked);
+            }
         }
     }
 }
@@ -297,19 +312,29 @@ impl Rules<'_> {
     /// of the session refuses the call. An unknown tool is not refused, because it has no body.
     #[must_use]
     pub fn refusal(&self, history: &History, intent: &ToolIntent) -> Option<String> {
+        match self.judged(history, intent) {
+            Judged::Refuse(why) => Some(why),
+            Judged::Run | Judged::Ask(_) => None,
+        }
+    }
+
+    /// Judges a call of the open turn by its agent and the rules, without what people have answered or saved.
+    pub(crate) fn judged(&self, history: &History, intent: &ToolIntent) -> Judged {
         let ToolIntent { tool, arguments, .. } = intent;
         if !self.tools.classes.contains_key(tool) {
-            return None;
+            return Judged::Run;
         }
         let (name, agent) = self.turn_agent(history);
         let may = agent.map_or(Permitted::NOTHING, |agent| &agent.tools);
-        let rules = history.tool_rules();
+        let rules = self.layers(history);
         if may.allows(tool) {
-            return permission::refusal(rules, tool, arguments, history.directory());
+            return rules.judge(tool, arguments, history.directory());
         }
         let tools: Vec<_> = self.tools.offered(may, rules).map(|tool| tool.name.as_str()).collect();
         let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
-        Some(format!("the agent {name} may not use {tool}; the tools that it may use: {tools}"))
+        Judged::Refuse(format!(
+            "the agent {name} may not use {tool}; the tools that it may use: {tools}"
+        ))
     }
 }
 

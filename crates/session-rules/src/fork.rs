@@ -277,6 +277,8 @@ impl Copy<'_> {
             | SessionEvent::RevertStaged(_)
             | SessionEvent::RevertCleared(_)
             | SessionEvent::RevertCommitted(_)
+            | SessionEvent::ToolAsked(_)
+            | SessionEvent::ToolAnswered(_)
             | SessionEvent::EntrySet(_)
             | SessionEvent::EntryRemoved(_)
             | SessionEvent::PromptAdmitted(_)

@@ -31,6 +31,7 @@ macro_rules! mutated {
 }
 
 mod agents;
+mod asks;
 mod begin;
 mod boundary;
 mod compact;
@@ -62,6 +63,7 @@ mod title;
 mod tools;
 
 pub use agents::{Agent, Agents};
+pub use asks::Answered;
 pub use boundary::{Closed, Next, TurnPlan};
 pub use compact::Compacted;
 pub use controls::MovePlan;

@@ -115,6 +115,12 @@ mutants! {
     NoticedAgain,
     /// Synthetic input that a staged Revert held still waits after the commit.
     HeldOutlivesRevert,
+    /// A call runs before its ask is answered.
+    UnansweredRuns,
+    /// Work goes on after a call that somebody refused without a word.
+    DeclineGoesOn,
+    /// A takeover runs a call that was asked about.
+    AskedRunsAtTakeover,
     /// A Fork shows a part that was reverted for good.
     ForkKeepsReverted,
     /// A Fork includes the message that it must end before.

@@ -7,6 +7,7 @@ use domain::{
 
 use history::Reverting;
 
+use crate::asks::settle_asked;
 use crate::boundary::{Next, end};
 use crate::draft::{Draft, Verdict};
 use crate::observed::Observation;
@@ -88,6 +89,7 @@ impl Rules<'_> {
                 let (turn, message) = (open.turn.clone(), open.message.clone());
                 draft.push(TurnReplied { turn, message, parts, finish });
             }
+            settle_asked(draft, &open.turn);
             settle_open_calls(draft, &open.turn, ToolOutcomeKind::Unknown, UNKNOWN);
             settle_turn(draft, &said, TurnOutcome::Failed, Some(error.clone()));
         }

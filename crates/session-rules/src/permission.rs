@@ -13,68 +13,166 @@ const MAX_TEXT: usize = 32 * 1024;
 const OPERATORS: [&str; 11] = [";", "&", "|", "<", ">", "\n", "\r", "\t", "`", "(", ")"];
 /// Arguments that name what a call is about, by what tools and models call them.
 const SUBJECTS: [&str; 6] = ["command", "path", "filePath", "file_path", "pattern", "name"];
+/// Programs whose first argument says what they do.
+const COMMANDERS: [&str; 16] = [
+    "apt",
+    "apt-get",
+    "bun",
+    "cargo",
+    "deno",
+    "docker",
+    "gh",
+    "git",
+    "go",
+    "helm",
+    "kubectl",
+    "npm",
+    "pip",
+    "pnpm",
+    "systemctl",
+    "yarn",
+];
 /// The tools whose path is about where they look, and their pattern about what for.
 const SEARCHES: [&str; 2] = ["glob", "grep"];
 
-/// Returns whether the rules refuse every call of a tool, so that it need not be offered.
-pub(crate) fn is_shut(rules: &[ToolRule], tool: &str) -> bool {
-    let last = rules.iter().rev().find(|rule| is_about(rule, tool));
-    last.is_some_and(|rule| rule.pattern == "*" && rule.action != RuleAction::Allow)
+/// The rules about a session's calls, in the order in which they are asked: of those that match the last one decides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layers<'a> {
+    /// Of everybody: what the service asks about, whoever works.
+    pub(crate) base: &'a [ToolRule],
+    /// Of the session.
+    pub(crate) session: &'a [ToolRule],
+    /// Whether somebody can be asked. Otherwise *ask* means *deny*.
+    pub(crate) can_ask: bool,
 }
 
-/// Returns why the rules refuse a call, in words for the model. `directory` is the session's.
-pub(crate) fn refusal(
-    rules: &[ToolRule],
-    tool: &str,
-    arguments: &str,
-    directory: &str,
-) -> Option<String> {
-    let texts = subjects(tool, arguments, directory);
-    if tool == "shell" {
-        return texts.first().and_then(|command| of_command(rules, command));
-    }
-    let matches = |rule: &&ToolRule| {
-        is_about(rule, tool) && (rule.pattern == "*" || texts.iter().any(|text| has(rule, text)))
-    };
-    let rule = rules.iter().rev().find(matches)?;
-    told(rule, tool)
+/// The decision of the rules about a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// It may run.
+    Run,
+    /// Somebody must be asked first.
+    Ask(Need),
+    /// It may not run, for this reason: words for the model.
+    Refuse(String),
 }
 
-fn of_command(rules: &[ToolRule], command: &str) -> Option<String> {
-    let own: Vec<_> = rules.iter().filter(|rule| is_about(rule, "shell")).collect();
-    let last =
-        |matches: &dyn Fn(&ToolRule) -> bool| own.iter().rev().copied().find(|rule| matches(rule));
-    let is_whole = |rule: &ToolRule| rule.pattern == "*";
-    if own.iter().all(|rule| is_whole(rule)) {
-        return last(&is_whole).and_then(|rule| told(rule, "shell"));
-    }
-    let is_simple =
-        command.len() <= MAX_TEXT && !OPERATORS.iter().any(|operator| command.contains(operator));
-    if is_simple {
-        return last(&|rule| has(rule, command)).and_then(|rule| told(rule, "shell"));
-    }
-    match last(&|rule| rule.pattern == command) {
-        Some(rule) => told(rule, "shell"),
-        None => Some(
-            "the session's rules judge commands by patterns, and this one has several commands, a redirection or a \
-             substitution: run one simple command at a time"
-                .to_owned(),
-        ),
-    }
+/// Something that a call wants leave for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// The permission's name.
+    pub(crate) action: String,
+    /// The texts that it is about.
+    pub(crate) resources: Vec<String>,
+    /// The patterns that would cover it if they were saved; empty if nothing would.
+    pub(crate) save: Vec<String>,
 }
 
-fn told(rule: &ToolRule, tool: &str) -> Option<String> {
-    let ToolRule { permission, pattern, action } = rule;
-    let why = match action {
-        RuleAction::Allow => return None,
-        RuleAction::Deny => "do without this call, or tell the user that it is needed",
-        RuleAction::Ask => {
-            "it wants a person to be asked, and nobody can be asked here: do without this call, or tell the user that it is needed"
+impl<'a> Layers<'a> {
+    /// Returns the rules about a tool.
+    fn about(self, tool: &str) -> impl DoubleEndedIterator<Item = &'a ToolRule> {
+        self.base.iter().chain(self.session).filter(move |rule| is_about(rule, tool))
+    }
+
+    /// Returns whether they refuse every call of a tool, so that it need not be offered.
+    pub(crate) fn is_shut(self, tool: &str) -> bool {
+        let last = self.about(tool).next_back();
+        last.is_some_and(|rule| {
+            rule.pattern == "*"
+                && match rule.action {
+                    RuleAction::Allow => false,
+                    RuleAction::Ask => !self.can_ask,
+                    RuleAction::Deny => true,
+                }
+        })
+    }
+
+    /// Judges a call. `directory` is the session's.
+    pub(crate) fn judge(self, tool: &str, arguments: &str, directory: &str) -> Judged {
+        let texts = subjects(tool, arguments, directory);
+        if tool == "shell" {
+            return match texts.first() {
+                Some(command) => self.of_command(command),
+                None => Judged::Run,
+            };
         }
-    };
-    Some(format!(
-        "a rule of the session refuses this call of {tool} (`{permission}` `{pattern}`: {action}); {why}"
-    ))
+        let matches =
+            |rule: &&ToolRule| rule.pattern == "*" || texts.iter().any(|text| has(rule, text));
+        let Some(rule) = self.about(tool).rfind(matches) else { return Judged::Run };
+        self.by(rule, tool, || Need {
+            action: action(tool),
+            // The shortest form: below the directory, if it is there.
+            resources: texts.get(1).or(texts.first()).cloned().into_iter().collect(),
+            save: vec!["*".to_owned()],
+        })
+    }
+
+    fn of_command(self, command: &str) -> Judged {
+        let own: Vec<_> = self.about("shell").collect();
+        let last = |matches: &dyn Fn(&ToolRule) -> bool| {
+            own.iter().rev().copied().find(|rule| matches(rule))
+        };
+        let is_whole = |rule: &ToolRule| rule.pattern == "*";
+        let is_simple = command.len() <= MAX_TEXT
+            && !OPERATORS.iter().any(|operator| command.contains(operator));
+        let need = || Need {
+            action: action("shell"),
+            resources: vec![command.to_owned()],
+            save: if is_simple { saved_as(command) } else { Vec::new() },
+        };
+        let rule = if own.iter().all(|rule| is_whole(rule)) {
+            last(&is_whole)
+        } else if is_simple {
+            last(&|rule| has(rule, command))
+        } else {
+            let exact = last(&|rule| rule.pattern == command);
+            let denies = own.iter().any(|rule| rule.action == RuleAction::Deny);
+            if exact.is_none() && self.can_ask && !denies {
+                return Judged::Ask(need());
+            }
+            if exact.is_none() {
+                return Judged::Refuse(
+                    "the session's rules judge commands by patterns, and this one has several commands, a redirection or a \
+                     substitution: run one simple command at a time"
+                        .to_owned(),
+                );
+            }
+            exact
+        };
+        rule.map_or(Judged::Run, |rule| self.by(rule, "shell", need))
+    }
+
+    fn by(self, rule: &ToolRule, tool: &str, need: impl FnOnce() -> Need) -> Judged {
+        let ToolRule { permission, pattern, action } = rule;
+        let why = match action {
+            RuleAction::Allow => return Judged::Run,
+            RuleAction::Ask if self.can_ask => return Judged::Ask(need()),
+            RuleAction::Deny => "do without this call, or tell the user that it is needed",
+            RuleAction::Ask => {
+                "it wants a person to be asked, and nobody can be asked here: do without this call, or tell the user that it is needed"
+            }
+        };
+        Judged::Refuse(format!(
+            "a rule of the session refuses this call of {tool} (`{permission}` `{pattern}`: {action}); {why}"
+        ))
+    }
+}
+
+/// Returns the name of a tool's permission: changing a file is one, whichever tool does it.
+fn action(tool: &str) -> String {
+    rule_names(tool).first().copied().unwrap_or(tool).to_owned()
+}
+
+/// Returns the pattern that covers commands like this simple one: its program, and what the program is to do if its first
+/// argument says that.
+fn saved_as(command: &str) -> Vec<String> {
+    let mut words = command.split_whitespace();
+    let Some(program) = words.next() else { return Vec::new() };
+    let verb = words.next().filter(|word| COMMANDERS.contains(&program) && !word.starts_with('-'));
+    vec![match verb {
+        Some(verb) => format!("{program} {verb} *"),
+        None => format!("{program} *"),
+    }]
 }
 
 fn is_about(rule: &ToolRule, tool: &str) -> bool {
@@ -160,14 +258,27 @@ mod tests {
     const ALLOW: RuleAction = RuleAction::Allow;
     const DENY: RuleAction = RuleAction::Deny;
 
+    fn layers(session: &[ToolRule], can_ask: bool) -> Layers<'_> {
+        Layers { base: &[], session, can_ask }
+    }
+
+    fn judged(rules: &[ToolRule], command: &str) -> Judged {
+        let arguments = serde_json::json!({ "command": command }).to_string();
+        layers(rules, true).judge("shell", &arguments, "/w")
+    }
+
     fn runs(rules: &[ToolRule], command: &str) -> bool {
         let arguments = serde_json::json!({ "command": command }).to_string();
-        refusal(rules, "shell", &arguments, "/w").is_none()
+        layers(rules, false).judge("shell", &arguments, "/w") == Judged::Run
     }
 
     fn changes(rules: &[ToolRule], tool: &str, path: &str) -> bool {
         let arguments = serde_json::json!({ "path": path }).to_string();
-        refusal(rules, tool, &arguments, "/w").is_none()
+        layers(rules, false).judge(tool, &arguments, "/w") == Judged::Run
+    }
+
+    fn is_shut(rules: &[ToolRule], tool: &str) -> bool {
+        layers(rules, false).is_shut(tool)
     }
 
     #[test]
@@ -226,16 +337,52 @@ mod tests {
         }
         assert!(changes(&rules, "write", "a.txt") && changes(&rules, "read", ".env"));
         let named = r#"{"filePath":"secret/a"}"#;
-        assert!(refusal(&rules, "edit", named, "/w").is_some(), "as models name it too");
+        let judged = layers(&rules, false).judge("edit", named, "/w");
+        assert_ne!(judged, Judged::Run, "as models name it too");
         assert!(!changes(&[rule("edit", "/w/secret/*", DENY)], "edit", "secret/a"));
     }
 
     #[test]
     fn a_refusal_names_its_rule_and_says_what_to_do() {
-        let text = refusal(&[rule("bash", "*", DENY)], "shell", r#"{"command":"ls"}"#, "/w");
+        let judged = judged(&[rule("bash", "*", DENY)], "ls");
         let expected = "a rule of the session refuses this call of shell (`bash` `*`: deny); do without this call, or \
                         tell the user that it is needed";
-        assert_eq!(text.as_deref(), Some(expected));
+        assert_eq!(judged, Judged::Refuse(expected.into()));
+    }
+
+    const ASK: RuleAction = RuleAction::Ask;
+
+    #[test]
+    fn who_can_be_asked_is_asked_about_the_command_itself() {
+        let need = |command: &str, save: &[&str]| {
+            Judged::Ask(Need {
+                action: "shell".into(),
+                resources: vec![command.into()],
+                save: save.iter().map(|pattern| (*pattern).to_owned()).collect(),
+            })
+        };
+        let all = [rule("bash", "*", ASK)];
+        assert_eq!(judged(&all, "git push origin"), need("git push origin", &["git push *"]));
+        assert_eq!(judged(&all, "rm -rf x"), need("rm -rf x", &["rm *"]));
+        assert_eq!(judged(&all, "ls; rm x"), need("ls; rm x", &[]), "nothing covers several");
+        let but_git = [rule("bash", "*", ASK), rule("bash", "git *", ALLOW)];
+        assert_eq!(judged(&but_git, "git log"), Judged::Run);
+        assert_eq!(judged(&but_git, "git log; rm x"), need("git log; rm x", &[]));
+        let no_rm = [rule("bash", "*", ASK), rule("bash", "rm *", DENY)];
+        assert!(matches!(judged(&no_rm, "ls; rm x"), Judged::Refuse(_)), "a part may be denied");
+        assert!(!layers(&all, true).is_shut("shell"), "its calls may run after an answer");
+    }
+
+    #[test]
+    fn a_sessions_rule_comes_after_everybodys() {
+        let base = [rule("read", "*.env", ASK)];
+        let judge = |session: &[ToolRule]| {
+            let layers = Layers { base: &base, session, can_ask: true };
+            layers.judge("read", r#"{"path":"/w/a/.env"}"#, "/w")
+        };
+        let (action, resources) = ("read".to_owned(), vec!["a/.env".to_owned()]);
+        assert_eq!(judge(&[]), Judged::Ask(Need { action, resources, save: vec!["*".into()] }));
+        assert_eq!(judge(&[rule("read", "*", ALLOW)]), Judged::Run);
     }
 
     #[test]

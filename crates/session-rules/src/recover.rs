@@ -31,10 +31,14 @@ enum Fate {
     Unknown,
     /// Settle it as failed.
     GiveUp,
+    /// It waits for answers.
+    Wait,
 }
 
 fn fate(call: &CallState, max_bodies: i32) -> Fate {
     match (call.state, call.class) {
+        (ToolState::Asked, _) if mutated!(AskedRunsAtTakeover) => Fate::Run(1),
+        (ToolState::Asked, _) => Fate::Wait,
         (ToolState::Intended, _) => Fate::Run(1),
         (_, ToolClass::Unsafe) if mutated!(UnsafeBodyAgain) => Fate::Run(call.bodies + 1),
         (_, ToolClass::Unsafe) => Fate::Unknown,
@@ -139,6 +143,8 @@ impl Rules<'_> {
                     run.push(call.intent.clone());
                 }
                 Fate::Probe(body) => probe.push((call.intent.clone(), body)),
+                // Somebody may have answered: the turn goes on, or sleeps again.
+                Fate::Wait => {}
                 Fate::Unknown if mutated!(UnknownNotSettled) => {}
                 Fate::Unknown => draft.push(settle(ToolOutcomeKind::Unknown, UNKNOWN)),
                 Fate::GiveUp => draft.push(settle(ToolOutcomeKind::Failed, TOO_OFTEN)),
@@ -178,7 +184,7 @@ mod tests {
             arguments: "{}".into(),
             metadata: None,
         };
-        CallState { intent, class, state, bodies, settled: None }
+        CallState { intent, class, state, bodies, asks: Vec::new(), settled: None }
     }
 
     #[test]
@@ -189,6 +195,12 @@ mod tests {
         assert_eq!(started(ToolClass::Keyed, 2), Fate::Run(3));
         assert_eq!(started(ToolClass::Probe, 1), Fate::Probe(2));
         assert_eq!(started(ToolClass::Unsafe, 1), Fate::Unknown);
+    }
+
+    #[test]
+    fn an_asked_call_waits_whatever_its_class() {
+        assert_eq!(fate(&call(ToolClass::Pure, ToolState::Asked, 0), 3), Fate::Wait);
+        assert_eq!(fate(&call(ToolClass::Unsafe, ToolState::Asked, 0), 3), Fate::Wait);
     }
 
     #[test]

@@ -1,9 +1,15 @@
-use domain::{DrainEnd, FencingToken, Seq, SessionError, SessionRef, SnapshotTree, Taken};
+use std::time::Duration;
+
+use domain::{
+    DrainEnd, FencingToken, RuleAction, SavedPermission, Seq, SessionError, SessionRef,
+    SnapshotTree, Taken, ToolRule,
+};
 use history::History;
 use llm_protocol::retry::Schedule;
 
 use crate::agents::Agents;
 use crate::models::Models;
+use crate::permission::Layers;
 use crate::tools::ToolFacts;
 
 /// The facts that a drain's decisions use besides its log: data alone. They do not change during a decision, so that
@@ -16,6 +22,8 @@ pub struct Rules<'a> {
     pub models: &'a Models,
     /// The offered tools.
     pub tools: &'a ToolFacts,
+    /// The permissions that people have given the project for good, as far as anybody has looked.
+    pub saved: &'a [SavedPermission],
     /// The session of the drain.
     pub session: &'a SessionRef,
     /// Whether the Location's files are available.
@@ -64,6 +72,10 @@ pub struct RuleSettings {
     pub titles: bool,
     /// Whether replies keep provider state and hosted calls.
     pub provider_state: bool,
+    /// The rules about tool calls before a session's own.
+    pub tool_rules: Vec<ToolRule>,
+    /// Whether people can be asked about calls, and how long an answer is waited for.
+    pub asks: Option<Duration>,
 }
 
 /// When a conversation is summarised, and how much stays. In tokens.
@@ -100,8 +112,24 @@ impl Default for RuleSettings {
             compaction: CompactionSettings::default(),
             titles: true,
             provider_state: true,
+            tool_rules: asked_by_default(),
+            asks: Some(Duration::from_secs(24 * 60 * 60)),
         }
     }
+}
+
+/// Returns the rules of the released clients: reading a file of secrets is asked for, its example is not.
+fn asked_by_default() -> Vec<ToolRule> {
+    let read = |pattern: &str, action| ToolRule {
+        permission: "read".to_owned(),
+        pattern: pattern.to_owned(),
+        action,
+    };
+    vec![
+        read("*.env", RuleAction::Ask),
+        read("*.env.*", RuleAction::Ask),
+        read("*.env.example", RuleAction::Allow),
+    ]
 }
 
 impl Rules<'_> {
@@ -112,6 +140,15 @@ impl Rules<'_> {
         match history.interrupt() {
             Some(seq) if taken.was_open => Seq(seq.0 - 1),
             _ => newest,
+        }
+    }
+
+    /// Returns the rules about the session's calls.
+    pub(crate) fn layers<'a>(&'a self, history: &'a History) -> Layers<'a> {
+        Layers {
+            base: &self.settings.tool_rules,
+            session: history.tool_rules(),
+            can_ask: self.settings.asks.is_some(),
         }
     }
 

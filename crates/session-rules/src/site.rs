@@ -73,6 +73,14 @@ sites! {
     TextKept = "text-kept",
     /// An attempt failed, and another one follows.
     Retry = "retry",
+    /// Bodies start that somebody has given leave for.
+    Answered = "answered",
+    /// Bodies start that somebody has given leave for, while others of the turn run.
+    Leave = "leave",
+    /// A turn waits for answers alone, and the session sleeps.
+    Waiting = "waiting",
+    /// Somebody refused a call without a word, and the drain ends with its turn.
+    Declined = "declined",
     /// A whole reply with calls.
     Replied = "replied",
     /// A stream was cut after visible output.
@@ -100,6 +108,7 @@ mod tests {
     #[test]
     fn each_site_is_written_at_one_place() {
         let sources = [
+            include_str!("asks.rs"),
             include_str!("begin.rs"),
             include_str!("boundary.rs"),
             include_str!("compact.rs"),

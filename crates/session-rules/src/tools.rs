@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-use domain::{Permitted, ToolClass, ToolRule};
+use domain::{Permitted, ToolClass};
 use llm_protocol::ToolDefinition;
 
-use crate::permission;
+use crate::permission::Layers;
 
 /// The tools of a drain, as far as decisions need them.
 #[derive(Debug, Clone, Default)]
@@ -15,13 +15,13 @@ pub struct ToolFacts {
 }
 
 impl ToolFacts {
-    /// Returns the tools for an agent that may use `permitted`, less those that the session's rules refuse altogether.
+    /// Returns the tools for an agent that may use `permitted`, less those that the rules refuse altogether.
     pub(crate) fn offered<'a>(
         &'a self,
         permitted: &'a Permitted,
-        rules: &'a [ToolRule],
+        rules: Layers<'a>,
     ) -> impl Iterator<Item = &'a ToolDefinition> {
-        let may = |tool: &str| permitted.allows(tool) && !permission::is_shut(rules, tool);
+        let may = move |tool: &str| permitted.allows(tool) && !rules.is_shut(tool);
         self.definitions.iter().filter(move |tool| may(&tool.name))
     }
 

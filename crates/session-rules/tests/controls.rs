@@ -186,6 +186,7 @@ impl Desk {
             settings: &self.settings,
             models: &self.models,
             tools: &self.tools,
+            saved: &[],
             session: &self.session,
             workspace,
             stopping: false,

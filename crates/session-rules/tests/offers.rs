@@ -81,6 +81,7 @@ fn body(dialect: Dialect, takes_tools: bool) -> Value {
         settings: &settings,
         models: &models,
         tools: &tools,
+        saved: &[],
         session: &session,
         workspace: WorkspaceState::Here,
         stopping: false,

@@ -23,6 +23,8 @@ pub struct DrainControl {
     pub(crate) fenced: CancellationToken,
     pub(crate) stopping: CancellationToken,
     pub(crate) interrupt: watch::Receiver<Seq>,
+    /// The newest number of the log that anybody has seen.
+    pub(crate) moved: watch::Receiver<Seq>,
     pub(crate) resync: Arc<Notify>,
     claim: watch::Sender<Option<Claim>>,
     crowd: Crowd,
@@ -34,6 +36,7 @@ pub struct DrainControl {
 pub struct DrainHandle {
     fenced: CancellationToken,
     interrupt: watch::Sender<Seq>,
+    moved: watch::Sender<Seq>,
     resync: Arc<Notify>,
     claim: watch::Receiver<Option<Claim>>,
     turns: Arc<AtomicU32>,
@@ -44,6 +47,7 @@ pub struct DrainHandle {
 #[must_use]
 pub fn drain_control(stopping: CancellationToken) -> (DrainHandle, DrainControl) {
     let (interrupt_in, interrupt) = watch::channel(Seq(0));
+    let (moved_in, moved) = watch::channel(Seq(0));
     let (claim, claim_out) = watch::channel(None);
     let fenced = CancellationToken::new();
     let resync = Arc::new(Notify::new());
@@ -51,12 +55,13 @@ pub fn drain_control(stopping: CancellationToken) -> (DrainHandle, DrainControl)
     let handle = DrainHandle {
         fenced: fenced.clone(),
         interrupt: interrupt_in,
+        moved: moved_in,
         resync: resync.clone(),
         claim: claim_out,
         turns: turns.clone(),
     };
     let crowd = Crowd::default();
-    (handle, DrainControl { fenced, stopping, interrupt, resync, claim, crowd, turns })
+    (handle, DrainControl { fenced, stopping, interrupt, moved, resync, claim, crowd, turns })
 }
 
 impl DrainHandle {
@@ -68,6 +73,15 @@ impl DrainHandle {
     /// Tells the drain that the head's newest interrupt is `seq`. The drain decides whether that is its own.
     pub fn interrupted(&self, seq: Seq) {
         self.interrupt.send_if_modified(|known| {
+            let newer = seq > *known;
+            *known = seq.max(*known);
+            newer
+        });
+    }
+
+    /// Tells the drain that the log has grown up to `seq`. Somebody may have answered an ask.
+    pub fn moved(&self, seq: Seq) {
+        self.moved.send_if_modified(|known| {
             let newer = seq > *known;
             *known = seq.max(*known);
             newer
@@ -131,6 +145,13 @@ impl DrainControl {
 pub(crate) async fn interrupted_after(interrupts: &mut watch::Receiver<Seq>, known: Seq) {
     if interrupts.wait_for(|seq| *seq > known).await.is_err() {
         // The handle is gone, but the drain's writes still notice an interrupt.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Waits until the log has events after `known`.
+pub(crate) async fn moved_beyond(moves: &mut watch::Receiver<Seq>, known: Seq) {
+    if moves.wait_for(|seq| *seq > known).await.is_err() {
         std::future::pending::<()>().await;
     }
 }

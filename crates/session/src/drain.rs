@@ -27,6 +27,8 @@ pub enum DrainExit {
     HandedOver,
     /// It gave up its slot at a boundary because others wait for one. Start it again at its turn.
     Yielded,
+    /// The session sleeps until somebody answers an ask. Nothing of it is in memory.
+    Waiting,
     /// The session continues at this other Location: wake its holder.
     Moved(SessionRef),
     /// The claim has passed on.
@@ -127,6 +129,7 @@ impl<'r> Drain<'r> {
                 Next::End(Closed::Ended(outcome)) => return Ok(DrainExit::Ended(outcome)),
                 Next::End(Closed::HandedOver) => return Ok(DrainExit::HandedOver),
                 Next::End(Closed::Yielded) => return Ok(DrainExit::Yielded),
+                Next::End(Closed::Waiting) => return Ok(DrainExit::Waiting),
                 Next::Turn(plan) => {
                     let span = info_span!("session.turn", turn.id = %plan.turn);
                     Box::pin(self.turn(*plan)).instrument(span).await?

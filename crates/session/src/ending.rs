@@ -5,11 +5,11 @@ use std::time::Duration;
 use domain::{AttemptId, AttemptStarted, SessionError, TurnOutcome};
 use futures::StreamExt;
 use llm_client::LlmError;
-use session_rules::{Next, Observation, Replied, storable};
+use session_rules::{Answered, Next, Observation, Replied, storable};
 use snapshots::Touched;
 use tokio::time::{Instant, sleep_until};
 
-use crate::control::interrupted_after;
+use crate::control::{interrupted_after, moved_beyond};
 use crate::drain::{Drain, Stop};
 use crate::files::unless_ends;
 use crate::turn::{Turn, at};
@@ -28,6 +28,7 @@ impl<'r> Drain<'r> {
         started: &AttemptStarted,
         mut turn: Turn<'r>,
     ) -> Result<Next, Stop> {
+        self.look_at_saved(&turn).await?;
         // Most replies need no context, because no input waits after them.
         let mut observed = Observation::unseen();
         if self.files.is_running()
@@ -67,8 +68,19 @@ impl<'r> Drain<'r> {
         mut turn: Turn<'r>,
         outcome: TurnOutcome,
     ) -> Result<Next, Stop> {
-        if self.finish_bodies(&mut turn, Duration::ZERO).await? {
-            return self.interrupt_turn(turn).await;
+        loop {
+            if self.finish_bodies(&mut turn, Duration::ZERO).await? {
+                return self.interrupt_turn(turn).await;
+            }
+            if !self.has_asked() {
+                break;
+            }
+            match self.go_on(&mut turn).await? {
+                Answered::Interrupted => return self.interrupt_turn(turn).await,
+                Answered::Wait(next) => return Ok(next),
+                Answered::Start(_) => {}
+                Answered::Settle => break,
+            }
         }
         let observed = self.observe(&turn.said.done).await;
         loop {
@@ -100,6 +112,7 @@ impl<'r> Drain<'r> {
         let delay = self.stage.runtime.settings.result_delay;
         let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
+        let mut moves = control.moved.clone();
         let known = self.stage.interrupts_before;
         let mut pause = (!pause.is_zero()).then(|| Instant::now() + pause);
         while pause.is_some() || !turn.batch.bodies.is_empty() {
@@ -112,6 +125,9 @@ impl<'r> Drain<'r> {
                 () = interrupted_after(&mut interrupts, known) => return Ok(true),
                 Some(ran) = turn.batch.bodies.next() => turn.finished(ran, delay),
                 () = at(turn.batch.commit_at) => self.commit_results(turn).await?,
+                () = moved_beyond(&mut moves, self.log.history().seq()), if self.has_asked() => {
+                    self.start_answered(turn).await?;
+                }
                 () = at(pause) => pause = None,
                 () = self.files.advance() => {}
                 () = control.resync.notified() => self.live.resync(),

@@ -13,6 +13,7 @@
 //! Absent on purpose: HTTP, placement, SQL, decisions.
 
 mod ahead;
+mod asks;
 mod compaction;
 mod control;
 mod drain;

@@ -1,8 +1,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use domain::SessionRef;
-use domain::{Feature, FeatureLevel, Seq};
+use domain::{Feature, FeatureLevel, SavedPermission, Seq, SessionRef};
 use session_rules::{CompactionSettings, RuleSettings, Rules, ToolFacts, WorkspaceState};
 
 use crate::control::DrainControl;
@@ -22,6 +21,8 @@ pub(crate) struct Stage<'r> {
     pub(crate) interrupts_before: Seq,
     /// The callable models at the time of the last look at the context.
     pub(crate) models: Arc<OrgModels>,
+    /// The saved permissions of the session's project, once somebody has looked.
+    pub(crate) saved: Vec<SavedPermission>,
     tools: &'r ToolFacts,
     settings: Cow<'r, RuleSettings>,
     /// The level that every running build can read.
@@ -54,6 +55,7 @@ impl<'r> Stage<'r> {
             control,
             interrupts_before,
             models,
+            saved: Vec::new(),
             tools,
             settings,
             level,
@@ -66,6 +68,7 @@ impl<'r> Stage<'r> {
             settings: &self.settings,
             models: self.models.rules(),
             tools: self.tools,
+            saved: &self.saved,
             session: self.session,
             workspace: match (self.workspace.unavailable(), self.workspace.made_anew()) {
                 (Some(error), _) => WorkspaceState::Missing(error),
@@ -87,6 +90,7 @@ fn readable_at(level: FeatureLevel, rules: &RuleSettings) -> RuleSettings {
     RuleSettings {
         titles: rules.titles && controls,
         provider_state: rules.provider_state && state,
+        asks: rules.asks.filter(|_| level.has(Feature::Asks)),
         compaction: CompactionSettings {
             auto: rules.compaction.auto && controls,
             ..rules.compaction

@@ -110,6 +110,18 @@ async fn ask(runtime: &Runtime, models: Arc<OrgModels>, org: OrgId, plan: TurnPl
 impl Drain<'_> {
     /// Waits for a title within bounds when nothing else is left to do, then ends or continues.
     pub(crate) async fn await_title(&mut self) -> Result<Next, Stop> {
+        self.finish_title().await?;
+        let observed = self.observe(&[]).await;
+        let next = self.write(|rules, draft| rules.title_waited(draft, &observed)).await?;
+        self.written(&next);
+        Ok(next)
+    }
+
+    /// Waits for the title in progress, within bounds.
+    pub(crate) async fn finish_title(&mut self) -> Result<(), Stop> {
+        if self.log.history().titling().is_none() {
+            return Ok(());
+        }
         let deadline = Instant::now() + self.stage.runtime.settings.title_wait;
         let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
@@ -122,9 +134,6 @@ impl Drain<'_> {
             () = self.title.advance() => {}
             () = sleep_until(deadline) => {}
         }
-        let observed = self.observe(&[]).await;
-        let next = self.write(|rules, draft| rules.title_waited(draft, &observed)).await?;
-        self.written(&next);
-        Ok(next)
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use domain::{AttemptStarted, SessionId, SessionRef, ToolIntent};
+use domain::{AttemptStarted, SessionId, SessionRef, ToolIntent, ToolState};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -105,6 +105,12 @@ impl<'r> Turn<'r> {
     /// Takes the note of which files its calls may have changed.
     pub(crate) fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.batch.touched)
+    }
+
+    /// The results so far are durable.
+    pub(crate) fn results_written(&mut self) {
+        self.batch.commit_at = None;
+        self.said.done.clear();
     }
 
     /// A body has ended; its result may wait for others no longer than `delay`.
@@ -307,6 +313,7 @@ impl<'r> Drain<'r> {
 
     /// Commits the intents that wait, then starts their bodies.
     async fn commit_intents(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
+        self.look_at_saved(turn).await?;
         let (starts, ended) =
             self.write_beside(turn, |rules, draft, said| rules.intents(draft, said)).await?;
         if starts {
@@ -326,7 +333,13 @@ impl<'r> Drain<'r> {
     pub(crate) fn start_bodies(&self, turn: &mut Turn<'r>, intents: Vec<ToolIntent>) {
         let (toolbox, history) = (&self.stage.toolbox, self.log.history());
         let rules = self.stage.rules();
-        for intent in intents {
+        let open = history.open_turn();
+        // Those that somebody is asked about start when their answers have come.
+        let waits = |intent: &ToolIntent| {
+            let call = open.and_then(|open| open.call(&intent.call));
+            call.is_some_and(|call| call.state == ToolState::Asked)
+        };
+        for intent in intents.into_iter().filter(|intent| !waits(intent)) {
             let (id, cancel) = (turn.said.turn.clone(), turn.token());
             let body = match rules.refusal(history, &intent) {
                 Some(why) => toolbox.refused(id, intent.call, &why),
@@ -340,8 +353,7 @@ impl<'r> Drain<'r> {
     pub(crate) async fn commit_results(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
         let ((), ended) =
             self.write_beside(turn, |rules, draft, said| rules.results(draft, said)).await?;
-        turn.batch.commit_at = None;
-        turn.said.done.clear();
+        turn.results_written();
         self.take_in(turn, ended);
         Ok(())
     }

@@ -65,6 +65,14 @@ mutants! {
         ClaimBeginsAtZero,
         /// A token takes a Location whatever fence is there.
         FenceFalls,
+        /// An answer leaves the session asleep.
+        AnswerDoesNotStir,
+        /// An ask is answered a second time.
+        SecondAnswerTaken,
+        /// A session that sleeps counts as idle for an interrupt.
+        InterruptOfSleeperIsIdle,
+        /// A drain falls asleep although the log has grown.
+        WaitProvesNoNumber,
         /// A Revert forgets the inputs that it holds when it is staged at another message.
         RestagedForgetsHeld,
     }

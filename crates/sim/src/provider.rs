@@ -42,6 +42,8 @@ const MOST_BYTES: usize = 14_000;
 pub(crate) const HUGE_SUMMARY: usize = 8_400;
 
 /// The tools of the simulation: one of each class.
+/// The path that calls are asked about.
+pub(crate) const SECRET: &str = "secret";
 pub(crate) const TOOLS: [&str; 4] = ["look", "put", "edit", "run"];
 
 /// The provider, with its memory of all requests.
@@ -274,8 +276,11 @@ impl Script {
         for number in 0..calls {
             self.wait(rng, if slow { 120 } else { 30 });
             let tool = TOOLS[rng.index(TOOLS.len())];
-            let arguments =
-                if rng.chance(5) { "{".to_owned() } else { format!("{{\"n\":{number}}}") };
+            let arguments = match rng.below(100) {
+                0..=4 => "{".to_owned(),
+                5..=16 => format!("{{\"n\":{number},\"path\":\"{SECRET}\"}}"),
+                _ => format!("{{\"n\":{number}}}"),
+            };
             let provider_metadata = rng.chance(20).then(|| self.state(rng));
             let call = ToolCall::new(format!("call_{number}"), tool, arguments);
             self.event(LlmEvent::ToolCall(ToolCall { provider_metadata, ..call }));

@@ -11,7 +11,7 @@ DECLARE
     first record;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.incarnation, h.location_id, h.parked_seq, h.ready, h.staged_seq INTO head FROM session_head h
+    SELECT h.incarnation, h.location_id, h.parked_seq, h.ready OR h.open AS busy, h.staged_seq INTO head FROM session_head h
     WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
@@ -27,7 +27,7 @@ BEGIN
             AND first.payload::json->>'digest' = p_digest THEN 'retry' ELSE 'conflict' END;
     ELSIF EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message) THEN
         outcome := 'conflict';
-    ELSIF p_kind IN ('revert', 'unrevert') AND (head.ready OR EXISTS (
+    ELSIF p_kind IN ('revert', 'unrevert') AND (head.busy OR EXISTS (
             -- Input that waits without a wake would be promoted first. Input that the staged Revert holds is not.
             SELECT FROM session_input i WHERE i.org_id = p_org AND i.incarnation = head.incarnation
                 AND i.status = 'admitted'

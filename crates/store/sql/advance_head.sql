@@ -8,7 +8,7 @@
 -- `left_over` counts what still waits in its inbox.
 --
 -- `p_end`: 'keep' the drain, 'close' it, 'park' (close, and let what is pending wait for a new wake), 'hand-over'
--- (stays open for the next holder); at another Location 'moved' closes it, and with 'moved-open' work continues there.
+-- (stays open for the next holder), 'wait' (stays open and sleeps until somebody answers); at another Location 'moved' closes it, and with 'moved-open' work continues there.
 -- `p_progress` clears the recovery counter.
 CREATE OR REPLACE FUNCTION advance_head(
     p_org uuid, p_session text, p_location text, p_to text, p_token bigint, p_claim bigint, p_first bigint,
@@ -38,7 +38,8 @@ BEGIN
         last_id = greatest(h.last_id, p_stamp),
         location_id = coalesce(p_to, h.location_id),
         open = NOT ends,
-        handed_over = (p_end IN ('hand-over', 'moved-open')),
+        handed_over = (p_end IN ('hand-over', 'moved-open', 'wait')),
+        asleep = (p_end = 'wait'),
         claim = h.claim + (CASE WHEN starts THEN 1 ELSE 0 END) + (CASE p_end WHEN 'keep' THEN 0 ELSE 1 END),
         -- With nothing left, the wakes are spent: an input admitted later without one stays put.
         parked_seq = CASE WHEN p_end = 'park' OR (ends AND h.pending = p_promoted)

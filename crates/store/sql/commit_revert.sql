@@ -9,14 +9,14 @@ DECLARE
     needed bigint;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.location_id, h.ready, h.staged_seq, h.next_seq INTO head FROM session_head h
+    SELECT h.location_id, h.ready OR h.open AS busy, h.staged_seq, h.next_seq INTO head FROM session_head h
     WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
         RETURN;
     END IF;
     location := head.location_id;
-    IF head.ready THEN
+    IF head.busy THEN
         outcome := 'busy';
         RETURN;
     END IF;

@@ -12,6 +12,7 @@ BEGIN
     DELETE FROM provider_attempt WHERE org_id = p_org AND incarnation = p_number;
     DELETE FROM session_component WHERE org_id = p_org AND incarnation = p_number;
     DELETE FROM left_location WHERE org_id = p_org AND incarnation = p_number;
+    DELETE FROM ask WHERE org_id = p_org AND incarnation = p_number;
     DELETE FROM tool_result WHERE org_id = p_org AND incarnation = p_number;
     DELETE FROM session_entry WHERE org_id = p_org AND incarnation = p_number;
     DELETE FROM workspace_change WHERE org_id = p_org AND incarnation = p_number;

@@ -1,5 +1,5 @@
 -- Asks a session to stop. Applies to the open turn, the open drain, or the wakes before it; a session
--- with none of them is left as it is ('idle'). One that was asked already and has not stopped yet keeps that interrupt,
+-- with none of them is left as it is ('idle'). One that sleeps is stirred. One that was asked already and has not stopped yet keeps that interrupt,
 -- unless somebody has woken it since. 'missing' when there is none.
 CREATE OR REPLACE FUNCTION interrupt_session(
     p_org uuid, p_session text, p_event text, p_stamp bigint, p_now bigint, p_by text DEFAULT NULL,
@@ -18,7 +18,7 @@ BEGIN
         RETURN;
     END IF;
     location := head.location_id;
-    IF NOT head.ready THEN
+    IF NOT head.ready AND NOT head.open THEN
         outcome := 'idle';
         RETURN;
     END IF;
@@ -41,6 +41,7 @@ BEGIN
     END IF;
     seq := log_event(p_org, p_session, 'interrupt.requested', p_event, p_stamp, p_now,
         json_strip_nulls(json_build_object('target', target, 'by', p_by::json))::text);
-    UPDATE session_head h SET interrupt_seq = seq, parked_seq = seq WHERE h.org_id = p_org AND h.id = p_session;
+    UPDATE session_head h SET interrupt_seq = seq, parked_seq = seq, asleep = false
+    WHERE h.org_id = p_org AND h.id = p_session;
     outcome := 'applied';
 END $$;

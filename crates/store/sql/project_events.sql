@@ -223,7 +223,15 @@ BEGIN
             INSERT INTO part (org_id, id, incarnation, message_id, seq, place, kind, call_id, projector_version)
             VALUES (p_org, p#>>'{intent,part}', number, p->>'message', at_seq, 1000000, 'tool',
                 p#>>'{intent,call}', projector);
+        WHEN 'tool.asked' THEN
+            INSERT INTO ask (org_id, id, incarnation, call_id, action, asked_seq, expires_ms, status, projector_version)
+            VALUES (p_org, p->>'ask', number, p->>'call', coalesce(p#>>'{about,action}', 'question'), at_seq,
+                (p->>'expires')::bigint, 'pending', projector);
+        WHEN 'tool.answered' THEN
+            UPDATE ask SET status = 'answered', answered_seq = at_seq WHERE org_id = p_org AND id = p->>'ask';
         WHEN 'tool.settled' THEN
+            UPDATE ask SET status = 'withdrawn'
+            WHERE incarnation = number AND call_id = p->>'call' AND status = 'pending';
             UPDATE tool_result SET state = 'settled', settled_seq = at_seq, outcome = p->>'outcome',
                 title = p->>'title', structured = p->>'structured', bounded_text = p->>'output',
                 managed_path = p->>'managed_path', truncated = (p->>'truncated')::boolean,

@@ -18,6 +18,7 @@ BEGIN
     UNION ALL SELECT 'session_component', t::text FROM session_component t
         WHERE org_id = p_org AND incarnation = number
     UNION ALL SELECT 'left_location', t::text FROM left_location t WHERE org_id = p_org AND incarnation = number
+    UNION ALL SELECT 'ask', t::text FROM ask t WHERE org_id = p_org AND incarnation = number
     UNION ALL SELECT 'tool_result', t::text FROM tool_result t WHERE org_id = p_org AND incarnation = number
     UNION ALL SELECT 'session_entry', t::text FROM session_entry t WHERE org_id = p_org AND incarnation = number
     UNION ALL SELECT 'workspace_change', t::text FROM workspace_change t

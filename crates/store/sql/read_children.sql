@@ -11,7 +11,7 @@ BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
     RETURN QUERY SELECT s.id, s.location_id, s.project_id, s.directory, s.title, s.agent, s.provider, s.model,
         s.created_ms, s.updated_ms, s.outcome, s.input_tokens, s.output_tokens, s.reasoning_tokens,
-        s.cache_read_tokens, s.cache_write_tokens, h.ready, h.next_seq, s.cost_nanos, s.parent_id, s.compacting_ms,
+        s.cache_read_tokens, s.cache_write_tokens, h.ready OR h.open, h.next_seq, s.cost_nanos, s.parent_id, s.compacting_ms,
         s.fork_of, s.revert, s.variant, s.notices
     FROM session s JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
     WHERE s.org_id = p_org AND s.parent_id = p_session ORDER BY s.created_ms DESC, s.id;

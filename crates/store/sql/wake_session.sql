@@ -22,6 +22,7 @@ BEGIN
         RETURN;
     END IF;
     -- Its first drain takes nothing over: the one before has ended, or there was none.
+    -- One that sleeps stays asleep: nothing pending is due before its answer.
     UPDATE session_head h SET open = h.open OR NOT h.ready, handed_over = h.handed_over OR NOT h.ready
     WHERE h.org_id = p_org AND h.id = p_session;
     seq := log_event(p_org, p_session, 'wake.requested', p_event, p_stamp, p_now, '{}', 0, true);

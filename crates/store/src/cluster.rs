@@ -83,6 +83,7 @@ fn feature_of_kind(event: &SessionEvent) -> Option<Feature> {
         | SessionEvent::NoticeRecorded(_)
         | SessionEvent::InterruptRequested(_)
         | SessionEvent::DrainEnded(_) => None,
+        SessionEvent::ToolAsked(_) | SessionEvent::ToolAnswered(_) => Some(Feature::Asks),
         SessionEvent::SessionArchived(_) | SessionEvent::SessionDescribed(_) => {
             Some(Feature::Archive)
         }

@@ -13,6 +13,7 @@
 //! goes away. Absent on purpose: any decision about a session; that is `session`.
 
 mod admission;
+mod asks;
 mod batch;
 mod catalog_snapshot;
 mod cluster;
@@ -68,6 +69,7 @@ mod workspace;
 mod write;
 
 pub use admission::{Admission, AdmittedPrompt, NewPrompt};
+pub use asks::{Answering, AskRow, KeptPermission, MAX_ASKS};
 pub use catalog_snapshot::{CatalogSnapshot, LastCatalog};
 pub use cluster::ClusterRow;
 pub use collection::Collected;

@@ -22,7 +22,9 @@ fact AS MATERIALIZED (
         coalesce(e.payload::json->>'call', e.payload::json#>>'{intent,call}') AS call,
         e.payload::json->>'attempt' AS attempt,
         (e.payload::json->>'ordinal')::integer AS ordinal,
-        coalesce(e.payload::json->>'outcome', e.payload::json->>'state', e.payload::json#>>'{target,type}') AS word,
+        coalesce(e.payload::json->>'outcome', e.payload::json->>'state', e.payload::json#>>'{target,type}',
+            e.payload::json#>>'{answer,type}') AS word,
+        e.payload::json->>'ask' AS ask,
         e.payload::json->>'class' AS class,
         e.payload::json#>>'{error,code}' AS code,
         -- Whether it wakes the session.
@@ -219,7 +221,9 @@ UNION ALL
 SELECT 'I8', d.session_id, 'call ' || d.call || ' completed without a body'
 FROM fact d WHERE d.kind = 'tool.settled' AND d.word = 'completed' AND NOT d.copied AND NOT EXISTS (
     SELECT FROM fact b WHERE b.session_id = d.session_id AND b.call = d.call AND b.seq < d.seq
-        AND (b.kind = 'tool.started' OR (b.kind = 'tool.called' AND b.word = 'started')))
+        AND (b.kind = 'tool.started' OR (b.kind = 'tool.called' AND b.word = 'started')
+            -- A person's answers are the result of questions.
+            OR (b.kind = 'tool.answered' AND b.word = 'answers')))
 UNION ALL
 SELECT 'I8', b.session_id, 'call ' || b.call || ' started after its result'
 FROM fact b JOIN fact d ON d.session_id = b.session_id AND d.kind = 'tool.settled' AND d.call = b.call AND d.seq < b.seq
@@ -272,11 +276,34 @@ UNION ALL
 SELECT 'I11', h.id, 'not ready, and ' || coalesce(f.message, f.kind) || ' woke it at seq ' || f.seq
 FROM session_head h JOIN fact f ON f.session_id = h.id AND f.wake
 LEFT JOIN input i ON i.session_id = h.id AND i.id = f.message
-WHERE h.org_id = $1 AND h.id = ANY($3) AND NOT h.ready AND (i.status = 'admitted' OR f.message IS NULL) AND NOT EXISTS (
+WHERE h.org_id = $1 AND h.id = ANY($3) AND NOT h.ready AND NOT h.asleep AND (i.status = 'admitted' OR f.message IS NULL) AND NOT EXISTS (
     SELECT FROM fact x WHERE x.session_id = h.id AND x.seq > f.seq
         AND (x.kind = 'interrupt.requested'
             OR x.kind = 'drain.ended' AND (f.message IS NULL OR x.word IN ('failed', 'interrupted'))
             OR x.kind = 'input.cancelled' AND f.message IS NULL))
+UNION ALL
+-- I15: no body without leave for each of its asks.
+SELECT 'I15', b.session_id, 'call ' || b.call || ' started at seq ' || b.seq || ' without leave for ' || a.ask
+FROM fact b JOIN fact a ON a.session_id = b.session_id AND a.kind = 'tool.asked' AND a.call = b.call
+WHERE b.kind = 'tool.started' AND NOT EXISTS (
+    SELECT FROM fact r WHERE r.session_id = b.session_id AND r.kind = 'tool.answered' AND r.ask = a.ask
+        AND r.word IN ('once', 'always', 'granted') AND r.seq < b.seq)
+UNION ALL
+-- I16: an ask has one answer at most, while its call waits; and who sleeps waits for one.
+SELECT 'I16', session_id, 'ask ' || ask || ' was answered ' || count(*) || ' times'
+FROM fact WHERE kind = 'tool.answered' GROUP BY session_id, ask HAVING count(*) > 1
+UNION ALL
+SELECT 'I16', r.session_id, 'ask ' || r.ask || ' was answered at seq ' || r.seq || ' and its call was over'
+FROM fact r JOIN fact d ON d.session_id = r.session_id AND d.kind = 'tool.settled' AND d.call = r.call AND d.seq < r.seq
+WHERE r.kind = 'tool.answered'
+UNION ALL
+SELECT 'I16', h.id, 'asleep and nothing is asked'
+FROM session_head h WHERE h.org_id = $1 AND h.id = ANY($3) AND h.asleep AND NOT EXISTS (
+    SELECT FROM ask a WHERE a.org_id = $1 AND a.incarnation = h.incarnation AND a.status = 'pending')
+UNION ALL
+SELECT 'I16', h.id, 'ask ' || a.id || ' is pending and nobody waits'
+FROM session_head h JOIN ask a ON a.org_id = $1 AND a.incarnation = h.incarnation AND a.status = 'pending'
+WHERE h.org_id = $1 AND h.id = ANY($3) AND NOT h.open
 UNION ALL
 SELECT 'I11', id, 'still ready' FROM session_head WHERE org_id = $1 AND id = ANY($3) AND $2 AND ready
 ) AS violations ORDER BY session, invariant LIMIT 100

@@ -16,8 +16,8 @@ pub struct OrgHead {
 }
 
 impl Store {
-    /// The heads of an organisation's `newest` newest sessions (by id) and of at most `busy` that have
-    /// work, in no order.
+    /// The heads of an organisation's `newest` newest sessions (by id) and of at most `busy` each that have
+    /// work or sleep, in no order.
     ///
     /// # Errors
     /// When the database fails.
@@ -29,31 +29,35 @@ impl Store {
     ) -> Result<Vec<OrgHead>, StoreError> {
         self.read(org, move |connection| {
             Box::pin(async move {
-            let rows = sqlx::query!(
-                r#"(SELECT id AS "id!", location_id AS "location_id!", next_seq AS "next_seq!", ready AS "ready!"
+                let rows = sqlx::query!(
+                    r#"(SELECT id AS "id!", location_id AS "location_id!", next_seq AS "next_seq!",
+                       (ready OR open) AS "ready!"
                     FROM session_head WHERE org_id = $1 ORDER BY id LIMIT $2)
                    UNION
-                   (SELECT id, location_id, next_seq, ready
-                    FROM session_head WHERE org_id = $1 AND ready LIMIT $3)"#,
-                org.0,
-                newest,
-                busy,
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            rows.into_iter()
-                .map(|row| {
-                    Ok(OrgHead {
-                        session: SessionRef {
-                            org,
-                            location: row.location_id.parse()?,
-                            session: row.id.parse()?,
-                        },
-                        seq: Seq(row.next_seq - 1),
-                        busy: row.ready,
+                   (SELECT id, location_id, next_seq, true
+                    FROM session_head WHERE org_id = $1 AND ready LIMIT $3)
+                   UNION
+                   (SELECT id, location_id, next_seq, true
+                    FROM session_head WHERE org_id = $1 AND asleep LIMIT $3)"#,
+                    org.0,
+                    newest,
+                    busy,
+                )
+                .fetch_all(&mut *connection)
+                .await?;
+                rows.into_iter()
+                    .map(|row| {
+                        Ok(OrgHead {
+                            session: SessionRef {
+                                org,
+                                location: row.location_id.parse()?,
+                                session: row.id.parse()?,
+                            },
+                            seq: Seq(row.next_seq - 1),
+                            busy: row.ready,
+                        })
                     })
-                })
-                .collect()
+                    .collect()
             })
         })
         .await

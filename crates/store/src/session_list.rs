@@ -98,7 +98,7 @@ impl Store {
                          s.variant, s.created_ms, s.updated_ms, s.outcome, s.parent_id, s.fork_of, s.revert,
                          s.compacting_ms, s.archived_ms, s.metadata, s.notices, s.input_tokens, s.output_tokens,
                          s.reasoning_tokens, s.cache_read_tokens, s.cache_write_tokens, s.cost_nanos,
-                         h.ready AS \"ready!\", h.next_seq
+                         (h.ready OR h.open) AS \"ready!\", h.next_seq
                      FROM (SELECT * FROM
                          (SELECT * FROM session s
                          WHERE s.org_id = $1 AND " + $of + "

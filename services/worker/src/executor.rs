@@ -439,7 +439,7 @@ impl Executor {
         match exit {
             // The task has logged a panic.
             None => debug!(session.id = %session.session, "the drain broke off"),
-            Some(DrainExit::Idle | DrainExit::Ended(_)) => {
+            Some(DrainExit::Idle | DrainExit::Ended(_) | DrainExit::Waiting) => {
                 self.look_for_files_again(&at);
                 if again {
                     self.poke(session);
@@ -516,6 +516,7 @@ impl Executor {
                 handle.fence();
             } else if let Some(head) = head {
                 handle.interrupted(head.interrupt_seq);
+                handle.moved(head.seq);
             }
         }
         let now = self.parts.runtime.clock.monotonic();

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use domain::{MessageId, PartId, Seq, SessionError, TimestampMs, TurnOutcome};
+use domain::{
+    Answer, AskId, MessageId, PartId, Seq, SessionError, TimestampMs, ToolAsked, TurnOutcome,
+};
 use signals::Delta;
 use store::MessageRow;
 
@@ -17,6 +19,10 @@ pub(crate) enum Change {
     Message(Arc<MessageRow>),
     /// A new tool call in a message.
     Call(Arc<MessageRow>, PartId),
+    /// A call of a message waits for an answer.
+    Asked(MessageId, ToolAsked),
+    /// An ask was answered, or nobody waits for the answer any longer.
+    Answered(AskId, Option<Answer>),
     /// These parts of a message. The list is empty if only the message's own fields changed.
     Parts(Arc<MessageRow>, Vec<PartId>),
     /// Text of a message that followers have received as live text.

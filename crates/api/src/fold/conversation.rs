@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::{
     CompactionStarted, MessageRole, PartId, RecordedEvent, SessionEvent, SideOutcome, TimestampMs,
-    ToolCalled, ToolSettled, TurnId, TurnOutcome, TurnSettled,
+    ToolAsked, ToolCalled, ToolSettled, TurnId, TurnOutcome, TurnSettled,
 };
 use signals::Delta;
 use store::MessageRow;
@@ -17,6 +17,8 @@ use super::turn::TurnMessage;
 pub(crate) struct Conversation {
     /// The message of the newest turn, unless it was removed.
     newest: Option<TurnMessage>,
+    /// The asks of its calls that wait for answers.
+    asks: Vec<ToolAsked>,
     /// Its parts of which followers have received live text.
     live: HashSet<PartId>,
     /// The running Compaction, and the time when it began.
@@ -30,6 +32,11 @@ impl Conversation {
             |row: &MessageRow| row.role == MessageRole::Assistant && row.completed_ms.is_none();
         let open = newest.into_iter().rfind(is_open);
         Self { newest: open.map(TurnMessage::resume), ..Self::default() }
+    }
+
+    /// Continues with these asks that wait for answers.
+    pub(super) fn wait_for(&mut self, asks: Vec<ToolAsked>) {
+        self.asks = asks;
     }
 
     /// Returns the message of the newest turn. A turn that was lost or whose request was too large has none.
@@ -71,7 +78,12 @@ impl Conversation {
                 .of_turn(&started.turn)
                 .and_then(|message| Some((message.start_call(&started.call)?, message)))
                 .map(|(part, message)| Change::Parts(message.row().clone(), vec![part])),
-            SessionEvent::ToolSettled(settled) => self.call_settled(settled),
+            SessionEvent::ToolAsked(asked) => self.asked(asked),
+            SessionEvent::ToolAnswered(answered) => {
+                self.asks.retain(|asked| asked.ask != answered.ask);
+                Some(Change::Answered(answered.ask.clone(), Some(answered.answer.clone())))
+            }
+            SessionEvent::ToolSettled(settled) => return self.call_settled(settled),
             SessionEvent::TurnReplied(replied) => self.of_turn(&replied.turn).map(|message| {
                 let parts = message.reply(replied, seq);
                 Change::Parts(message.row().clone(), parts)
@@ -138,10 +150,26 @@ impl Conversation {
         Some(Change::Call(message.row().clone(), called.intent.part.clone()))
     }
 
-    fn call_settled(&mut self, settled: &ToolSettled) -> Option<Change> {
-        let message = self.of_turn(&settled.turn)?;
-        let part = message.settle_call(settled)?;
-        Some(Change::Parts(message.row().clone(), vec![part]))
+    fn asked(&mut self, asked: &ToolAsked) -> Option<Change> {
+        let message = self.of_turn(&asked.turn)?.row().id.clone();
+        self.asks.retain(|known| known.ask != asked.ask);
+        self.asks.push(asked.clone());
+        Some(Change::Asked(message, asked.clone()))
+    }
+
+    fn call_settled(&mut self, settled: &ToolSettled) -> Vec<Change> {
+        let (over, open) = std::mem::take(&mut self.asks)
+            .into_iter()
+            .partition::<Vec<_>, _>(|asked| asked.call == settled.call);
+        self.asks = open;
+        let mut changes: Vec<_> =
+            over.into_iter().map(|asked| Change::Answered(asked.ask, None)).collect();
+        if let Some(message) = self.of_turn(&settled.turn)
+            && let Some(part) = message.settle_call(settled)
+        {
+            changes.push(Change::Parts(message.row().clone(), vec![part]));
+        }
+        changes
     }
 
     fn settled(&mut self, settled: &TurnSettled, time: TimestampMs) -> Option<Change> {

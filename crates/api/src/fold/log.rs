@@ -33,6 +33,8 @@ impl MessageFold {
                 | Change::Session
                 | Change::Admitted(_)
                 | Change::Text(_)
+                | Change::Asked(..)
+                | Change::Answered(..)
                 | Change::Status(_)
                 | Change::Failed(_)
                 | Change::Notice(_)

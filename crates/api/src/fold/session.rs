@@ -1,6 +1,6 @@
 use domain::{
-    DrainOutcome, RecordedEvent, RetryScheduled, Seq, SessionError, SessionEvent, TurnOutcome,
-    TurnUsage,
+    DrainOutcome, RecordedEvent, RetryScheduled, Seq, SessionError, SessionEvent, ToolAsked,
+    TurnOutcome, TurnUsage,
 };
 use signals::Delta;
 use store::{MessageRow, SessionRow};
@@ -34,6 +34,12 @@ impl SessionState {
             failure: None,
             copied: Seq(0),
         }
+    }
+
+    /// Continues with these asks that wait for answers.
+    pub(crate) fn waiting_for(mut self, asks: Vec<ToolAsked>) -> Self {
+        self.conversation.wait_for(asks);
+        self
     }
 
     /// Returns the session's row after the events so far.
@@ -142,6 +148,8 @@ impl SessionState {
             | SessionEvent::InputCancelled(_)
             | SessionEvent::TextCheckpointed(_)
             | SessionEvent::ToolCalled(_)
+            | SessionEvent::ToolAsked(_)
+            | SessionEvent::ToolAnswered(_)
             | SessionEvent::ToolStarted(_)
             | SessionEvent::ToolSettled(_)
             | SessionEvent::TurnReplied(_)

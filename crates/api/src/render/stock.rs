@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use domain::{Finish, ModelRef, PartId, PartKind, TimestampMs, ToolState, TurnOutcome};
+use domain::{
+    Answer, AskId, Finish, ModelRef, PartId, PartKind, TimestampMs, ToolState, TurnOutcome,
+};
 use serde_json::json;
 use signals::DeltaKind;
 use store::{CallRow, MessageRow, PartRow};
@@ -84,6 +86,11 @@ impl<'a> Renderer<'a> {
             Change::Session => self.session("session.updated"),
             Change::Admitted(row) | Change::Message(row) => self.message(row),
             Change::Call(row, id) => self.call(row, id),
+            Change::Asked(message, asked) => {
+                let session = &self.state.session().at.session;
+                self.out.asked(session, message, asked);
+            }
+            Change::Answered(ask, answer) => self.answered(ask, answer.as_ref()),
             Change::Parts(row, ids) => {
                 for part in ids.iter().filter_map(|id| row.parts.iter().find(|p| p.id == *id)) {
                     self.part(row, part);
@@ -132,6 +139,26 @@ impl<'a> Renderer<'a> {
         self.part(row, &PartRow { call: Some(intended), ..shown.clone() });
         if call.state != ToolState::Intended {
             self.part(row, shown);
+        }
+    }
+
+    /// Shows an answer, so that every client closes its dialog.
+    fn answered(&mut self, ask: &AskId, answer: Option<&Answer>) {
+        match (ask, answer) {
+            (AskId::Permission(_), answer) => {
+                let reply = match answer {
+                    Some(Answer::Always { .. }) => "always",
+                    Some(Answer::Once | Answer::Granted) => "once",
+                    _ => "reject",
+                };
+                self.out.push("permission.replied", json!({ "requestID": ask, "reply": reply }));
+            }
+            (AskId::Question(_), Some(Answer::Answers { answers })) => {
+                self.out.push("question.replied", json!({ "requestID": ask, "answers": answers }));
+            }
+            (AskId::Question(_), _) => {
+                self.out.push("question.rejected", json!({ "requestID": ask }));
+            }
         }
     }
 

@@ -1,7 +1,7 @@
-use domain::{EventId, IdMint, SessionId, Stamp, TimestampMs};
+use domain::{EventId, IdMint, MessageId, SessionId, Stamp, TimestampMs, ToolAsked};
 use serde_json::{Value, json};
 
-use crate::view::PartView;
+use crate::view::{PartView, is_permission, stock_ask};
 
 /// An event in the stock shape.
 pub(crate) type StockEvent = Value;
@@ -31,6 +31,10 @@ impl StockEvents {
         self.events.push(toast(message, &mut self.mint));
     }
 
+    pub(super) fn asked(&mut self, session: &SessionId, message: &MessageId, ask: &ToolAsked) {
+        self.events.push(asked(session, message, ask, &mut self.mint));
+    }
+
     pub(super) fn part(&mut self, part: &PartView) {
         let time = self.time;
         self.push("message.part.updated", json!({ "part": part, "time": time }));
@@ -52,4 +56,16 @@ pub(crate) fn failed(session: &SessionId, message: &str, mint: &mut IdMint) -> S
     let error = json!({ "name": "UnknownError", "data": { "message": message } });
     let properties = json!({ "sessionID": session, "error": error });
     json!({ "id": EventId::mint(mint), "type": "session.error", "properties": properties })
+}
+
+/// A call that waits for somebody's answer.
+pub(crate) fn asked(
+    session: &SessionId,
+    message: &MessageId,
+    asked: &ToolAsked,
+    mint: &mut IdMint,
+) -> StockEvent {
+    let kind = if is_permission(&asked.ask) { "permission.asked" } else { "question.asked" };
+    let properties = stock_ask(session, message, asked);
+    json!({ "id": EventId::mint(mint), "type": kind, "properties": properties })
 }

@@ -1,6 +1,7 @@
 //! Handlers of the service's own routes.
 
 pub(crate) mod agents;
+pub(crate) mod asks;
 pub(crate) mod credentials;
 pub(crate) mod diff;
 pub(crate) mod entries;

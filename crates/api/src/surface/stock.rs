@@ -2,6 +2,7 @@
 //! verbs as the native handlers and answer in other shapes. Where the clients' contract says "this process", we
 //! answer for the cluster.
 
+pub(crate) mod asks;
 pub(crate) mod auth;
 pub(crate) mod config;
 pub(crate) mod events;

@@ -8,9 +8,9 @@ use super::contract::Typed;
 use super::route::Route;
 use crate::ApiState;
 use crate::surface::native::{
-    agents, credentials, diff, entries, explain, export, fork, health, import, inbox, instructions,
-    log, messages, models, moves, oauth, platform, projects, providers, reverts, sessions, tree,
-    wait,
+    agents, asks, credentials, diff, entries, explain, export, fork, health, import, inbox,
+    instructions, log, messages, models, moves, oauth, platform, projects, providers, reverts,
+    sessions, tree, wait,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -89,6 +89,38 @@ pub(super) fn routes() -> Vec<Route> {
             "project.session.log",
             "Read a session's log, or follow it as a stream",
             log::show,
+        ),
+        get("/platform/ask", "ask.list", "List the calls that wait for an answer", asks::list),
+        get(
+            "/platform/permission",
+            "permission.list",
+            "List the permissions that people have saved for projects",
+            asks::saved,
+        ),
+        delete(
+            "/platform/permission/{saved}",
+            "permission.delete",
+            "Take a saved permission back",
+            asks::forget,
+        ),
+        post("/platform/ask/{ask}", "ask.reply", "Answer a call that waits", asks::reply),
+        get(
+            "/platform/session/{session}/ask",
+            "session.ask.list",
+            "List the calls of a session that wait for an answer",
+            asks::of_session,
+        ),
+        get(
+            "/project/{project}/session/{session}/ask",
+            "project.session.ask.list",
+            "List the calls of a session that wait for an answer",
+            asks::of_session,
+        ),
+        post(
+            "/project/{project}/session/{session}/permission/{ask}",
+            "project.session.permission.reply",
+            "Answer a call that waits for a permission",
+            asks::reply,
         ),
         get(
             "/platform/session",

@@ -3,8 +3,8 @@
 use super::route::Route;
 use crate::surface::native::{agents, fork, reverts, sessions as native, tree};
 use crate::surface::stock::{
-    auth, config, events, files, listing, messages, places, projects, second, sessions, summarize,
-    vcs,
+    asks, auth, config, events, files, listing, messages, places, projects, second, sessions,
+    summarize, vcs,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -25,8 +25,25 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/reference", listing::none),
         Route::get("/api/integration", listing::none),
         Route::get("/api/pty", listing::none),
-        Route::get("/api/permission/request", listing::none),
-        Route::get("/api/question/request", listing::none),
+        Route::get("/permission", asks::permissions),
+        Route::post("/permission/{request}/reply", asks::reply),
+        Route::post("/session/{session}/permissions/{request}", asks::respond),
+        Route::get("/question", asks::questions),
+        Route::post("/question/{request}/reply", asks::answer_questions),
+        Route::post("/question/{request}/reject", asks::dismiss),
+        Route::get("/api/permission/request", asks::second_permissions),
+        Route::get("/api/session/{session}/permission", asks::session_permissions),
+        Route::get("/api/session/{session}/permission/{request}", asks::session_permission),
+        Route::post("/api/session/{session}/permission/{request}/reply", asks::second_reply),
+        Route::get("/api/permission/saved", asks::saved),
+        Route::delete("/api/permission/saved/{saved}", asks::forget),
+        Route::get("/api/question/request", asks::second_questions),
+        Route::get("/api/session/{session}/question", asks::session_questions),
+        Route::post(
+            "/api/session/{session}/question/{request}/reply",
+            asks::second_answer_questions,
+        ),
+        Route::post("/api/session/{session}/question/{request}/reject", asks::second_dismiss),
         Route::get("/api/session", second::list),
         Route::get("/api/session/{session}", second::show),
         Route::post("/api/session/{session}/interrupt", second::interrupt_route),

@@ -25,7 +25,8 @@ pub(crate) fn call_state(call: &CallRow) -> Value {
             "metadata": metadata(call),
             "time": { "start": start, "end": end },
         }),
-        Some(ToolState::Started) => {
+        // Clients show the dialog of a call beside it once it runs.
+        Some(ToolState::Started | ToolState::Asked) => {
             json!({ "status": "running", "input": input, "time": { "start": start } })
         }
         Some(ToolState::Intended) | None => {

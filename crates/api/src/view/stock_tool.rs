@@ -17,6 +17,11 @@ struct Shape {
     metadata: fn(&Done) -> Value,
 }
 
+/// Returns the released name of a tool of ours, or of its permission.
+pub(super) fn stock_name(ours: &str) -> &str {
+    SHAPES.iter().find(|shape| shape.ours == ours).map_or(ours, |shape| shape.theirs)
+}
+
 /// A call that has ended.
 struct Done<'a> {
     input: &'a Map<String, Value>,

@@ -6,6 +6,7 @@
 
 use crate::{Claim, EventId, Seq, TimestampMs};
 
+mod ask;
 mod call;
 mod compaction;
 mod context;
@@ -14,6 +15,7 @@ mod session;
 mod turn;
 mod workspace;
 
+pub use ask::{Answer, Ask, Question, QuestionOption, ToolAnswered, ToolAsked};
 pub use call::{ToolCalled, ToolIntent, ToolSettled, ToolStarted};
 pub use compaction::{
     CompactionEnded, CompactionReason, CompactionReminded, CompactionStarted, SideOutcome,
@@ -157,6 +159,10 @@ events! {
     TextCheckpointed(TextCheckpointed) = "text.checkpointed",
     /// A tool call's intent.
     ToolCalled(ToolCalled) = "tool.called",
+    /// A call waits for somebody's answer.
+    ToolAsked(ToolAsked) = "tool.asked",
+    /// Somebody has answered, or nobody is waited for any longer.
+    ToolAnswered(ToolAnswered) = "tool.answered",
     /// An intended call's body may run from now on.
     ToolStarted(ToolStarted) = "tool.started",
     /// A tool call's one result.

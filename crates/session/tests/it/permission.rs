@@ -12,7 +12,7 @@ use crate::recovery::life;
 use crate::tools::{call, calls, says, shell};
 use crate::world::{Session, World};
 
-async fn session(world: &World, rules: &[(&str, &str, RuleAction)]) -> Result<Session> {
+pub(crate) async fn session(world: &World, rules: &[(&str, &str, RuleAction)]) -> Result<Session> {
     let rule = |(permission, pattern, action): &(&str, &str, RuleAction)| ToolRule {
         permission: (*permission).to_owned(),
         pattern: (*pattern).to_owned(),
@@ -25,7 +25,7 @@ async fn session(world: &World, rules: &[(&str, &str, RuleAction)]) -> Result<Se
 #[tokio::test]
 async fn a_denied_tool_is_not_offered_and_its_calls_do_not_run() -> Result<()> {
     let world = World::new().await?;
-    let rules = [("bash", "*", RuleAction::Deny), ("edit", "*", RuleAction::Ask)];
+    let rules = [("bash", "*", RuleAction::Deny), ("edit", "*", RuleAction::Deny)];
     let session = session(&world, &rules).await?;
     let write = call("write", json!({"path": "a.txt", "content": "x"}));
     world.script(calls("job", 0, vec![write, shell("touch b")]))?;

@@ -464,6 +464,7 @@ impl World {
                     handle.fence();
                 }
                 handle.interrupted(head.interrupt_seq);
+                handle.moved(head.seq);
             }
         }
     }

@@ -21,6 +21,10 @@ pub(super) struct Drains {
     /// The interrupt that the drain has not obeyed yet.
     stop_seq: Option<i64>,
     parked_interrupt: i64,
+    /// Somebody has refused a call of the drain without a word.
+    declined: bool,
+    /// Somebody has refused one with words, so the model goes on.
+    spoken: bool,
     /// The head's claim, as it was last seen.
     head_claim: i64,
     /// The first claim, and the highest one of sessions with this id that were deleted.
@@ -91,10 +95,28 @@ impl Drains {
         self.moved_under = claim;
     }
 
+    /// Checks that no work continues after somebody has refused a call without a word.
+    pub(super) fn was_wanted(&self, seq: i64) -> Result<(), Violation> {
+        let wanted = !self.declined || self.spoken;
+        ensure!(wanted, "I15: a turn at seq {seq} goes on after somebody refused a call");
+        Ok(())
+    }
+
+    /// A prompt asks for something else now.
+    pub(super) fn wants_again(&mut self) {
+        (self.declined, self.spoken) = (false, false);
+    }
+
     /// Checks that nothing begins after an interrupt.
     pub(super) fn goes_on(&self, seq: i64, what: &str) -> Result<(), Violation> {
         ensure!(self.stop_seq.is_none(), "I6: {what} after an interrupt, seq {seq}");
         Ok(())
+    }
+
+    /// Somebody has refused a call, with words or without.
+    pub(super) fn refused(&mut self, spoken: bool) {
+        self.spoken |= spoken;
+        self.declined |= !spoken;
     }
 
     pub(super) fn interrupted(&mut self, target: &InterruptTarget, seq: i64) {
@@ -112,7 +134,12 @@ impl Drains {
     ) -> Result<(), Violation> {
         let stopped = self.stop_seq.take().is_some();
         let interrupted = outcome == DrainOutcome::Interrupted;
-        ensure!(stopped || !interrupted, "I6: a drain was interrupted by nobody, seq {seq}");
+        let declined = std::mem::take(&mut self.declined);
+        self.spoken = false;
+        ensure!(
+            stopped || declined || !interrupted,
+            "I6: a drain was interrupted by nobody, seq {seq}"
+        );
         self.ended_claim = claim.unwrap_or(self.ended_claim);
         self.takeovers = 0;
         Ok(())

@@ -57,6 +57,12 @@ impl Checker {
                 self.files.called(called)?;
                 self.turns.called(called, max_steps, provider)?;
             }
+            SessionEvent::ToolAsked(asked) => self.turns.asked(asked)?,
+            SessionEvent::ToolAnswered(answered) => {
+                if let Some(spoken) = self.turns.answered(answered)? {
+                    self.drains.refused(spoken);
+                }
+            }
             SessionEvent::ToolStarted(started) => self.turns.body_started(started)?,
             SessionEvent::ToolSettled(settled) => {
                 self.turns.call_settled(&settled.call)?;
@@ -134,6 +140,7 @@ impl Checker {
         let message = &promoted.message;
         ensure!(self.told.is_active(), "I7: {message} was promoted without a baseline");
         self.drains.goes_on(seq, "a promotion")?;
+        self.drains.wants_again();
         self.files.nothing_is_staging("a promotion")?;
         self.told.promoted(promoted, seq);
         self.inbox.taken(message, seq, false)?;
@@ -150,6 +157,7 @@ impl Checker {
         max_steps: i32,
     ) -> Result<(), Violation> {
         self.drains.goes_on(seq, "a turn")?;
+        self.drains.was_wanted(seq)?;
         ensure!(self.told.is_active(), "I7: {} has no baseline", started.turn);
         self.files.turn_starts()?;
         self.sides.turn_starts()?;

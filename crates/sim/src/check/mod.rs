@@ -138,6 +138,7 @@ impl Checker {
         ensure!(counted, "I1: pending {} of {pending}", head.pending);
         let next = i64::try_from(self.seen).unwrap_or(0) + 1;
         ensure!(head.next_seq == next, "I5: head at {}", head.next_seq);
+        ensure!(!head.asleep || self.turns.waits(), "I16: asleep and nothing is asked");
         self.drains.agree(head)
     }
 
@@ -185,7 +186,7 @@ impl Checker {
 
     /// Faults have stopped, and nothing is left to do.
     pub(crate) fn settled(&self, session: &SimSession) -> Result<(), Violation> {
-        ensure!(!session.head.ready(), "I11: a session is still ready: {:?}", session.head);
+        ensure!(!session.head.busy(), "I11: a session is still busy: {:?}", session.head);
         ensure!(!self.inbox.is_awake(), "I11: an input waits that somebody woke the session for");
         ensure!(!self.resumed, "I11: nobody came when the session was woken");
         ensure!(self.turns.open().is_none(), "I11: a turn is open");

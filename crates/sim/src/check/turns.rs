@@ -1,9 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    AttemptEnded, AttemptId, AttemptOutcome, CallId, NoticeKind, RecordedEvent, ReplyPart,
-    SessionEvent, ToolCalled, ToolClass, ToolStarted, ToolState, TurnId, TurnOutcome, TurnReplied,
-    TurnSettled, TurnStarted,
+    Answer, AskId, AttemptEnded, AttemptId, AttemptOutcome, CallId, NoticeKind, RecordedEvent,
+    ReplyPart, SessionEvent, ToolAnswered, ToolAsked, ToolCalled, ToolClass, ToolStarted,
+    ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled, TurnStarted,
 };
 
 use super::requests::{Requests, tokens};
@@ -14,6 +14,8 @@ use crate::provider::Provider;
 struct CallView {
     class: ToolClass,
     bodies: i32,
+    /// What it was asked about, and whether leave was given.
+    asks: BTreeMap<AskId, Option<bool>>,
     /// Bodies that a shell has really started.
     ran: i32,
     settled: bool,
@@ -130,7 +132,8 @@ impl Turns {
         ensure!(!hosted, "I8: {call} is the provider's own to run");
         let bodies = i32::from(called.state == ToolState::Started);
         let state = called.intent.metadata.clone();
-        let view = CallView { class: called.class, bodies, ran: 0, settled: false, state };
+        let (class, asks) = (called.class, BTreeMap::new());
+        let view = CallView { class, bodies, asks, ran: 0, settled: false, state };
         ensure!(self.calls.insert(call.clone(), view).is_none(), "I8: {call} was called twice");
         let Some(turn) = &mut self.turn else {
             return Err(format!("I8: {call} has no turn"));
@@ -147,10 +150,40 @@ impl Turns {
             return Err(format!("I8: {id} was started and never called"));
         };
         ensure!(!call.settled, "I8: {id} was started after its result");
+        let leave = call.asks.values().all(|answer| *answer == Some(true));
+        ensure!(leave, "I15: {id} started without leave");
         ensure!(body == call.bodies + 1, "I8: body {body} after {}", call.bodies);
         ensure!(body <= MAX_BODIES, "I8: {body} bodies of {id}");
         call.bodies = body;
         Ok(())
+    }
+
+    pub(super) fn asked(&mut self, asked: &ToolAsked) -> Result<(), Violation> {
+        let call = self.calls.get_mut(&asked.call).filter(|call| !call.settled);
+        let Some(call) = call else {
+            return Err(format!("I15: {} is asked of no call", asked.ask));
+        };
+        ensure!(call.bodies == 0, "I15: {} is asked after a body", asked.ask);
+        ensure!(call.asks.insert(asked.ask.clone(), None).is_none(), "I16: {} twice", asked.ask);
+        Ok(())
+    }
+
+    /// Whether somebody has refused, and whether with a word to the model.
+    pub(super) fn answered(&mut self, answered: &ToolAnswered) -> Result<Option<bool>, Violation> {
+        let (id, answer) = (&answered.ask, &answered.answer);
+        let call = self.calls.get_mut(&answered.call).filter(|call| !call.settled);
+        let Some(call) = call else { return Err(format!("I16: {id} answered too late")) };
+        let known = call.asks.get_mut(id).filter(|known| known.is_none());
+        let Some(known) = known else { return Err(format!("I16: {id} has two answers")) };
+        *known = Some(answer.is_leave());
+        let spoken = matches!(answer, Answer::Reject { message: Some(_) });
+        Ok((!answer.is_leave()).then_some(spoken))
+    }
+
+    /// Whether a call waits for an answer.
+    pub(super) fn waits(&self) -> bool {
+        let waits = |call: &&CallView| !call.settled && call.asks.values().any(Option::is_none);
+        self.calls.values().any(|call| waits(&call))
     }
 
     pub(super) fn call_settled(&mut self, id: &CallId) -> Result<(), Violation> {

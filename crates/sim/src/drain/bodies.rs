@@ -1,6 +1,6 @@
 //! Calls that run, and the ways to wait for them or stop them.
 
-use domain::{CallId, ToolClass, ToolIntent, ToolOutcomeKind};
+use domain::{CallId, ToolClass, ToolIntent, ToolOutcomeKind, ToolState};
 use session_rules::{Recovery, settled_as, unclear};
 
 use super::decide::Op;
@@ -49,10 +49,21 @@ impl Drain {
     pub(super) fn start_intended(&mut self, world: &mut World) {
         let Some(turn) = &mut self.turn else { return };
         turn.intend_at = None;
-        let intents = std::mem::take(&mut turn.said.unintended);
+        let mut intents = std::mem::take(&mut turn.said.unintended);
+        let open = self.history.open_turn();
+        intents.retain(|intent| {
+            let call = open.and_then(|open| open.call(&intent.call));
+            call.is_none_or(|call| call.state != ToolState::Asked)
+        });
         if !world.is(ShellMutant::BodyBeforeIntent) {
             self.start(intents, world);
         }
+    }
+
+    /// Whether calls of the open turn wait for answers, or for the write that follows them.
+    fn has_asked(&self) -> bool {
+        let open = self.history.open_turn();
+        open.is_some_and(|open| open.calls.iter().any(|(_, call)| call.state == ToolState::Asked))
     }
 
     pub(super) fn start(&mut self, intents: Vec<ToolIntent>, world: &mut World) {
@@ -157,6 +168,12 @@ impl Drain {
         if waits || pause.is_some() {
             let results = self.due_results(world);
             let phase = Phase::Bodies { pause, then };
+            let head = world.store.sessions[self.session].head;
+            if self.has_asked() && head.next_seq > self.history.seq().0 + 1 && world.rng.chance(50)
+            {
+                self.resume = Some(phase);
+                return self.write(Op::Leave, world);
+            }
             if results {
                 self.resume = Some(phase);
                 return self.write(Op::Results, world);
@@ -165,6 +182,7 @@ impl Drain {
             return self.due(world, [pause, None, None]);
         }
         match then {
+            Then::Settle(outcome) if self.has_asked() => self.write(Op::Answered(outcome), world),
             Then::Settle(outcome) => {
                 let observed = self.observe(world);
                 self.write(Op::Settled(outcome, observed), world)

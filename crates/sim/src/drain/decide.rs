@@ -7,7 +7,8 @@ use domain::{
 };
 use llm_protocol::Usage;
 use session_rules::{
-    Compacted, Draft, MovePlan, Next, Observation, Replied, RestoredFiles, Rules, TurnPlan, Verdict,
+    Answered, Compacted, Draft, MovePlan, Next, Observation, Replied, RestoredFiles, Rules,
+    TurnPlan, Verdict,
 };
 
 use super::Turn;
@@ -21,6 +22,10 @@ pub(super) enum Op {
     Failed(SessionError),
     Cut(SessionError, i64),
     Retry(Option<Usage>, SessionError, i64),
+    /// Every started body has ended, and calls were asked about.
+    Answered(TurnOutcome),
+    /// Somebody may have answered while bodies run.
+    Leave,
     Intents,
     Results,
     Checkpoint(Vec<(PartId, usize, String)>),
@@ -43,6 +48,8 @@ pub(super) enum Decided {
     Next(Next),
     Replied(Replied),
     Settled(Option<Next>),
+    Answered(Answered),
+    Leave(Vec<ToolIntent>),
     Overflowed(Option<Next>),
     Compacted(Compacted),
     Intents(bool),
@@ -88,6 +95,8 @@ fn of_turn(rules: &Rules<'_>, draft: &mut Draft<'_>, op: &Op, turn: &Turn) -> Ve
         Op::Settled(outcome, observed) => {
             rules.settled(draft, said, *outcome, observed).map(Decided::Settled)
         }
+        Op::Answered(_) => rules.answered(draft, said).map(Decided::Answered),
+        Op::Leave => rules.leave(draft, said).map(Decided::Leave),
         Op::Interrupted => rules.interrupted(draft, said).map(Decided::Next),
         Op::Failed(error) => rules.failed(draft, attempt(turn), said, error).map(Decided::Next),
         Op::Cut(error, _) => rules.cut(draft, attempt(turn), said, error).map(|()| Decided::Done),

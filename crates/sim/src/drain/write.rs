@@ -2,7 +2,7 @@
 
 use domain::{Seq, SessionIncarnation, TurnOutcome};
 use history::{History, Mark};
-use session_rules::{Compacted, Draft, Drafted, Next, Replied, Rules, Site, Verdict};
+use session_rules::{Answered, Compacted, Draft, Drafted, Next, Replied, Rules, Site, Verdict};
 
 use super::decide::{Decided, Op, decided};
 use super::unanswered::Statement;
@@ -207,7 +207,8 @@ impl Drain {
 
     /// Whether a write that ends the drain waits for the files.
     fn owes(&self, op: &Op) -> bool {
-        let settles = matches!(op, Op::Settled(..) | Op::Interrupted | Op::Failed(_));
+        let settles =
+            matches!(op, Op::Settled(..) | Op::Answered(_) | Op::Interrupted | Op::Failed(_));
         let touched = self.turn.as_ref().is_some_and(|turn| turn.touched);
         self.files.is_running() || (settles && touched)
     }
@@ -243,6 +244,22 @@ impl Drain {
                 self.start_intended(world);
                 self.wait(0, Then::Settle(TurnOutcome::Completed), world)
             }
+            (_, Decided::Answered(Answered::Interrupted)) => self.interrupt(world),
+            (_, Decided::Answered(Answered::Wait(next))) => self.follow(next, world),
+            (Op::Answered(outcome), Decided::Answered(Answered::Settle)) => {
+                let observed = self.observe(world);
+                self.write(Op::Settled(outcome, observed), world)
+            }
+            (Op::Answered(outcome), Decided::Answered(Answered::Start(intents))) => {
+                self.results_written();
+                self.start(intents, world);
+                self.wait(0, Then::Settle(outcome), world)
+            }
+            (_, Decided::Leave(intents)) => {
+                self.results_written();
+                self.start(intents, world);
+                self.resume(world)
+            }
             (_, Decided::Overflowed(Some(next))) => self.follow(next, world),
             (Op::Overflowed(error, delay, _), Decided::Overflowed(None)) => {
                 self.failed_unseen(error, delay, world)
@@ -276,19 +293,27 @@ impl Drain {
                 self.wait(delay, Then::Settle(TurnOutcome::Cut), world)
             }
             (Op::Results, _) => {
-                if let Some(turn) = &mut self.turn {
-                    turn.commit_at = None;
-                    turn.said.done.clear();
-                }
+                self.results_written();
                 self.resume(world)
             }
             (Op::StartAgain(calls), _) => {
                 self.start(calls.into_iter().map(|(intent, _)| intent).collect(), world);
                 self.resume(world)
             }
-            (_, Decided::Done | Decided::Attempt(_) | Decided::Overflowed(None)) => {
-                self.resume(world)
-            }
+            (
+                _,
+                Decided::Done
+                | Decided::Answered(_)
+                | Decided::Attempt(_)
+                | Decided::Overflowed(None),
+            ) => self.resume(world),
+        }
+    }
+
+    fn results_written(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.commit_at = None;
+            turn.said.done.clear();
         }
     }
 

@@ -96,7 +96,8 @@ impl SimStore {
         }
         let moved = moved_to(&self.locations, append);
         let unclaimed = self.is(StoreMutant::ClaimNotChecked);
-        let unnumbered = self.is(StoreMutant::NextSeqNotChecked);
+        let unnumbered = self.is(StoreMutant::NextSeqNotChecked)
+            || (append.end == DrainEnd::Wait && self.is(StoreMutant::WaitProvesNoNumber));
         let unspent = self.is(StoreMutant::WakesNotSpent);
         let spends_all = self.is(StoreMutant::CloseSpendsAllWakes);
         let keeps = moved.is_some() && self.is(StoreMutant::MoveKeepsClaim);
@@ -110,7 +111,9 @@ impl SimStore {
         let claim = head.claim + i64::from(starts);
         let all_promoted = head.pending == append.promoted;
         let (open, closes) = match append.end {
-            DrainEnd::Keep | DrainEnd::HandOver | DrainEnd::MovedOpen => (true, false),
+            DrainEnd::Keep | DrainEnd::HandOver | DrainEnd::MovedOpen | DrainEnd::Wait => {
+                (true, false)
+            }
             DrainEnd::Close | DrainEnd::Moved => (false, true),
             DrainEnd::Park => (false, false),
         };
@@ -121,7 +124,9 @@ impl SimStore {
         };
         head.pending -= append.promoted;
         head.open = open;
-        head.handed_over = matches!(append.end, DrainEnd::HandOver | DrainEnd::MovedOpen);
+        head.handed_over =
+            matches!(append.end, DrainEnd::HandOver | DrainEnd::MovedOpen | DrainEnd::Wait);
+        head.asleep = append.end == DrainEnd::Wait;
         head.claim = claim + i64::from(append.end != DrainEnd::Keep && !keeps);
         head.location = moved.unwrap_or(head.location);
         if append.end == DrainEnd::Park || (closes && (all_promoted || spends_all)) {

@@ -1,12 +1,12 @@
 //! Statements of gateways: admissions, changes of the inbox, interrupts, names, context entries.
 
 use domain::{
-    ControlAdmitted, Delivery, DeliveryChanged, EntryRemoved, EntrySet, IdMint, InputCancelled,
-    InputKind, InterruptRequested, InterruptTarget, MessageId, PromptAdmitted, SessionEvent,
-    TimestampMs, WakeRequested, WakeScope,
+    Answer, AskId, ControlAdmitted, Delivery, DeliveryChanged, EntryRemoved, EntrySet, IdMint,
+    InputCancelled, InputKind, InterruptRequested, InterruptTarget, MessageId, PromptAdmitted,
+    SessionEvent, TimestampMs, ToolAnswered, WakeRequested, WakeScope,
 };
 
-use super::{Admission, Change, InputStatus, Interrupted, SimStore};
+use super::{Admission, Answering, Change, InputStatus, Interrupted, SimStore};
 use crate::mutant::StoreMutant;
 
 /// The parts of an input by which an exact retry differs from another use of its id.
@@ -39,7 +39,7 @@ impl SimStore {
         if self.sessions[session].head.staged_seq > 0 {
             match prompt.synthetic {
                 // Of a busy session, its drain finds both.
-                None if self.sessions[session].head.ready() => {}
+                None if self.sessions[session].head.busy() => {}
                 None => self.commit_staged(session, mint, now),
                 // It waits for the Revert's end.
                 Some(_) => prompt.wake = self.is(StoreMutant::StagedHoldsNothing) && prompt.wake,
@@ -220,8 +220,9 @@ impl SimStore {
         now: TimestampMs,
     ) -> Interrupted {
         let stopping = self.is_stopping(session);
+        let sleeper_is_idle = self.is(StoreMutant::InterruptOfSleeperIsIdle);
         let row = &mut self.sessions[session];
-        if !row.head.ready() {
+        if !row.head.busy() || (row.head.asleep && sleeper_is_idle) {
             return Interrupted::Idle;
         }
         if row.head.open && row.head.wake_seq < row.head.interrupt_seq && stopping {
@@ -235,8 +236,38 @@ impl SimStore {
         };
         row.head.interrupt_seq = seq;
         row.head.parked_seq = seq;
+        row.head.asleep = false;
         self.log(session, InterruptRequested { by: None, target }.into(), mint, now);
         Interrupted::Applied(seq)
+    }
+
+    /// `answer_ask`.
+    pub fn answer(
+        &mut self,
+        session: usize,
+        ask: &AskId,
+        answer: &Answer,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) -> Answering {
+        let row = &self.sessions[session];
+        let Some(known) = row.asks.iter().find(|known| known.ask == *ask) else {
+            return Answering::Gone;
+        };
+        let again = self.is(StoreMutant::SecondAnswerTaken);
+        if known.answer.is_some() && !again {
+            let same = known.answer.as_ref() == Some(answer);
+            return if same { Answering::Answered } else { Answering::Conflict };
+        }
+        if known.withdrawn || row.head.interrupt_seq > known.asked_seq {
+            return Answering::Gone;
+        }
+        let (call, ask, answer) = (known.call.clone(), ask.clone(), answer.clone());
+        if !self.is(StoreMutant::AnswerDoesNotStir) {
+            self.sessions[session].head.asleep = false;
+        }
+        self.log(session, ToolAnswered { call, ask, answer, by: None }.into(), mint, now);
+        Answering::Answered
     }
 
     /// `interrupt_and_resume`. Whether something is to go on.

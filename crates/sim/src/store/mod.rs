@@ -20,8 +20,9 @@ use std::collections::BTreeMap;
 
 pub use domain::InputStatus;
 use domain::{
-    Delivery, DrainEnd, EventId, IdMint, InputKind, LocationId, MessageId, RecordedEvent,
-    RevertStaged, Seq, SessionEvent, SessionForked, Stamp, Taken, TimestampMs, TurnId,
+    Answer, AskId, CallId, Delivery, DrainEnd, EventId, IdMint, InputKind, LocationId, MessageId,
+    RecordedEvent, RevertStaged, Seq, SessionEvent, SessionForked, Stamp, Taken, TimestampMs,
+    TurnId,
 };
 
 use crate::mutant::{Mutant, StoreMutant};
@@ -53,6 +54,8 @@ pub struct SimSession {
     pub events: Vec<RecordedEvent>,
     /// `session_input`, in the order of admission.
     pub inputs: Vec<Input>,
+    /// `ask`, in the order of asking.
+    pub asks: Vec<SimAsk>,
     /// `session_entry`.
     pub entries: BTreeMap<String, String>,
     /// `session.revert`: the Revert that is staged.
@@ -74,6 +77,8 @@ pub struct Head {
     pub claim: i64,
     /// A drain has taken work up and not ended.
     pub open: bool,
+    /// It waits for somebody's answer.
+    pub asleep: bool,
     /// It stopped on purpose.
     pub handed_over: bool,
     /// Takeovers in a row without progress.
@@ -96,8 +101,50 @@ impl Head {
     /// The generated column.
     #[must_use]
     pub fn ready(&self) -> bool {
-        (self.wake_seq > self.parked_seq && self.pending > 0) || self.open
+        ((self.wake_seq > self.parked_seq && self.pending > 0) || self.open) && !self.asleep
     }
+
+    /// Whether there is work, or somebody is waited for.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        self.ready() || self.open
+    }
+}
+
+/// A row of `ask`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimAsk {
+    /// Its id.
+    pub ask: AskId,
+    /// Its call.
+    pub call: CallId,
+    /// Its place in the log.
+    pub asked_seq: i64,
+    /// Until when an answer is waited for.
+    pub expires: TimestampMs,
+    /// Its answer.
+    pub answer: Option<Answer>,
+    /// Its call was settled without an answer.
+    pub withdrawn: bool,
+}
+
+impl SimAsk {
+    /// Whether it waits for an answer.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.answer.is_none() && !self.withdrawn
+    }
+}
+
+/// How an answer went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answering {
+    /// It is durable, or was before.
+    Answered,
+    /// Another answer stands.
+    Conflict,
+    /// Nobody waits for it.
+    Gone,
 }
 
 /// A row of `session_input`.
@@ -253,6 +300,7 @@ impl SimStore {
                 self.incarnations << 32
             },
             open: false,
+            asleep: false,
             handed_over: false,
             recoveries: 0,
             pending: 0,
@@ -267,6 +315,7 @@ impl SimStore {
             head,
             events: vec![event],
             inputs: Vec::new(),
+            asks: Vec::new(),
             entries: BTreeMap::new(),
             revert: None,
             open_turns: Vec::new(),

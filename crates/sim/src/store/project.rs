@@ -5,7 +5,7 @@ use domain::{
     SideOutcome, TimestampMs, TurnOutcome, WakeScope,
 };
 
-use super::{Input, InputStatus, SimSession, SimStore};
+use super::{Input, InputStatus, SimAsk, SimSession, SimStore};
 
 impl SimStore {
     /// Appends an event of a gateway.
@@ -69,6 +69,24 @@ impl SimStore {
                     if changed.wake {
                         input.wake_seq = seq.0;
                     }
+                }
+            }
+            SessionEvent::ToolAsked(asked) => row.asks.push(SimAsk {
+                ask: asked.ask.clone(),
+                call: asked.call.clone(),
+                asked_seq: seq.0,
+                expires: asked.expires,
+                answer: None,
+                withdrawn: false,
+            }),
+            SessionEvent::ToolAnswered(answered) => {
+                for ask in row.asks.iter_mut().filter(|ask| ask.ask == answered.ask) {
+                    ask.answer = Some(answered.answer.clone());
+                }
+            }
+            SessionEvent::ToolSettled(settled) => {
+                for ask in row.asks.iter_mut().filter(|ask| ask.call == settled.call) {
+                    ask.withdrawn = ask.answer.is_none();
                 }
             }
             SessionEvent::WakeRequested(wake) => row.woken(wake.scope, seq.0),

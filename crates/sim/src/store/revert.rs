@@ -20,7 +20,7 @@ impl SimSession {
         let waits = |input: &Input| input.status == InputStatus::Admitted && !self.holds(input);
         match kind {
             InputKind::Revert | InputKind::Unrevert => {
-                self.head.ready() || self.inputs.iter().any(waits)
+                self.head.busy() || self.inputs.iter().any(waits)
             }
             InputKind::Prompt | InputKind::Synthetic | InputKind::Compaction | InputKind::Move => {
                 false
@@ -69,7 +69,7 @@ impl SimStore {
     /// `commit_revert`. [`Change::Gone`]: nothing is staged.
     pub fn commit_revert(&mut self, session: usize, mint: &mut IdMint, now: TimestampMs) -> Change {
         let head = &self.sessions[session].head;
-        if head.ready() {
+        if head.busy() {
             return Change::Busy;
         }
         if head.staged_seq == 0 {

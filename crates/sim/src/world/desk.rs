@@ -49,6 +49,7 @@ impl World {
             settings: &facts.settings,
             models: &facts.models,
             tools: &facts.tools,
+            saved: &[],
             session: &facts.sessions[session][at],
             workspace: if place.missing {
                 WorkspaceState::Missing(&facts.missing)

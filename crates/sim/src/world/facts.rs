@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    Control, ErrorCode, IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, SessionCreated,
-    SessionError, SessionId, SessionRef, ToolClass,
+    Control, ErrorCode, IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, RuleAction,
+    SessionCreated, SessionError, SessionId, SessionRef, ToolClass, ToolRule,
 };
 use llm_protocol::{Dialect, Protocol, RawJson, ToolDefinition, retry::Schedule};
 use session_rules::{
@@ -13,7 +13,7 @@ use session_rules::{
 };
 
 use crate::check::{MAX_BODIES, MAX_RECOVERIES, MAX_RETRIES};
-use crate::provider::TOOLS;
+use crate::provider::{SECRET, TOOLS};
 
 /// When virtual time begins, in Unix milliseconds.
 pub(super) const EPOCH: i64 = 1_795_000_000_000;
@@ -36,6 +36,8 @@ pub(super) const QUIET: i64 = 9_000;
 pub(super) const CALM: i64 = 20_000;
 /// The time by which everything must be settled: the longest waits are for a provider, then for a lease.
 pub(super) const SETTLED: i64 = QUIET + CALM + 45_000;
+/// How long an answer to an ask is waited for.
+const PATIENCE: u64 = 6_000;
 /// Context entries of a session, at most.
 pub(super) const ENTRIES: usize = 2;
 
@@ -174,5 +176,11 @@ fn settings() -> RuleSettings {
         compaction: CompactionSettings { buffer: 300, keep: 60, ..CompactionSettings::default() },
         titles: true,
         provider_state: true,
+        tool_rules: vec![ToolRule {
+            permission: "*".into(),
+            pattern: SECRET.into(),
+            action: RuleAction::Ask,
+        }],
+        asks: Some(Duration::from_millis(PATIENCE)),
     }
 }

@@ -1,9 +1,9 @@
 //! Requests of clients through gateways, and the hints of gateways, which may be lost, late or double.
 
 use domain::{
-    Control, ControlAdmitted, Delivery, EntrySet, IdMint, MessageId, ModelRef, PartId,
-    PromptAdmitted, PromptPart, PromptPromoted, RecordedEvent, SessionArchived, SessionDescribed,
-    SessionEvent, SessionRenamed, TimestampMs, TitledBy, TurnStarted,
+    Answer, AskId, Control, ControlAdmitted, Delivery, EntrySet, IdMint, MessageId, ModelRef,
+    PartId, PromptAdmitted, PromptPart, PromptPromoted, RecordedEvent, SessionArchived,
+    SessionDescribed, SessionEvent, SessionRenamed, TimestampMs, TitledBy, TurnStarted,
 };
 use history::hash_hex;
 
@@ -11,7 +11,7 @@ use super::facts::{ENTRIES, EPOCH, LOCATIONS};
 use super::{Action, World};
 use crate::fault::Fault;
 use crate::mutant::ShellMutant;
-use crate::store::{Admission, Change, Interrupted};
+use crate::store::{Admission, Answering, Change, Interrupted};
 
 /// An input that a client asks for.
 #[derive(Debug, Clone)]
@@ -289,6 +289,40 @@ impl World {
         }
         let index = (!messages.is_empty()).then(|| self.rng.index(messages.len()))?;
         Some(messages[index].clone())
+    }
+
+    /// People answer some asks, late, twice or never; an errand answers those whose time is over.
+    pub(super) fn people(&mut self) {
+        self.after(60, 700, Action::People);
+        for session in 0..self.store.sessions.len() {
+            let now = EPOCH + self.now;
+            let asks = self.store.sessions[session].asks.iter();
+            let open: Vec<_> = asks.filter(|ask| ask.is_pending() || self.quiet).cloned().collect();
+            for ask in open {
+                let answer = match self.rng.below(100) {
+                    _ if ask.expires <= now && ask.is_pending() => Answer::Expired,
+                    _ if self.quiet => Answer::Once,
+                    0..=29 => Answer::Once,
+                    30..=39 => Answer::Granted,
+                    40..=44 => Answer::Reject { message: None },
+                    45..=54 => Answer::Reject { message: Some("not that".into()) },
+                    _ => continue,
+                };
+                self.answer(session, &ask.ask, &answer);
+                if self.rng.chance(10) {
+                    // Another gateway, a moment later.
+                    self.answer(session, &ask.ask, &Answer::Granted);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, session: usize, ask: &AskId, answer: &Answer) {
+        let answered =
+            self.with_mint(|world, mint, now| world.store.answer(session, ask, answer, mint, now));
+        if answered == Answering::Answered {
+            self.hint(|| Action::Wake { session });
+        }
     }
 
     /// Picks any input of the session, in whatever state it is.

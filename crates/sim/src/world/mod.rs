@@ -48,18 +48,44 @@ use crate::store::SimStore;
 use crate::trace::Trace;
 
 enum Action {
-    Sweep { worker: usize, incarnation: u64 },
-    Poll { worker: usize, incarnation: u64, drain: u64 },
+    Sweep {
+        worker: usize,
+        incarnation: u64,
+    },
+    Poll {
+        worker: usize,
+        incarnation: u64,
+        drain: u64,
+    },
     Placement,
     Client,
-    Retry { session: usize, incarnation: i64, asked: Box<Asked> },
-    Wake { session: usize },
-    Interrupt { session: usize },
-    Place { location: usize },
+    /// People answer asks, or are waited for no longer.
+    People,
+    Retry {
+        session: usize,
+        incarnation: i64,
+        asked: Box<Asked>,
+    },
+    Wake {
+        session: usize,
+    },
+    Interrupt {
+        session: usize,
+    },
+    Place {
+        location: usize,
+    },
     Trouble,
-    Arrives { statement: Box<Statement> },
-    FenceArrives { location: usize, token: i64 },
-    Restart { worker: usize },
+    Arrives {
+        statement: Box<Statement>,
+    },
+    FenceArrives {
+        location: usize,
+        token: i64,
+    },
+    Restart {
+        worker: usize,
+    },
     Quiet,
     LastPrompts,
 }
@@ -237,6 +263,7 @@ impl World {
             let at = self.range(300, 2_000);
             self.at(at, Action::Place { location });
         }
+        self.at(700, Action::People);
         let at = self.range(500, 2_000);
         self.at(at, Action::Trouble);
         self.at(QUIET, Action::Quiet);
@@ -289,7 +316,7 @@ impl World {
         let idle = self.workers.iter().all(|worker| worker.drains.is_empty());
         let retries = self.queue.values().any(|action| matches!(action, Action::Retry { .. }));
         let asked = !self.last.is_empty();
-        asked && idle && !retries && self.store.sessions.iter().all(|session| !session.head.ready())
+        asked && idle && !retries && self.store.sessions.iter().all(|session| !session.head.busy())
     }
 
     fn finish(&mut self) {
@@ -369,6 +396,7 @@ impl World {
             Action::Poll { worker, incarnation, drain } => self.poll(worker, incarnation, drain),
             Action::Placement => self.place_all(),
             Action::Client => self.client(),
+            Action::People => self.people(),
             Action::Retry { session, incarnation, asked } => {
                 self.retry(session, incarnation, *asked);
             }

@@ -83,7 +83,7 @@ impl World {
         let head = self.store.sessions[session].head;
         self.trace.add(&format!("{exit:?}"));
         match exit {
-            Exit::Closed(Closed::Ended(_)) | Exit::Idle => {}
+            Exit::Closed(Closed::Ended(_) | Closed::Waiting) | Exit::Idle => {}
             Exit::Closed(Closed::HandedOver | Closed::Yielded) => {
                 let said =
                     head.handed_over || drain.claim().is_some_and(|claim| head.claim > claim + 1);

@@ -88,6 +88,8 @@ fn of_rules(mutant: RulesMutant) -> &'static [&'static str] {
         M::HeldOutlivesRevert => &["is about what is gone, and waits on"],
         M::ForkKeepsReverted | M::ForkTakesOneMore => &["fork: it shows "],
         M::ForkKeepsIds => &["is the other session's"],
+        M::UnansweredRuns | M::AskedRunsAtTakeover => &["started without leave"],
+        M::DeclineGoesOn => &["goes on after somebody refused"],
     }
 }
 
@@ -117,6 +119,10 @@ fn of_store(mutant: StoreMutant) -> &'static [&'static str] {
         // Finding store 11: a stale token takes a Location.
         M::FenceFalls => &["I10: a fence fell"],
         M::RestagedForgetsHeld => &["is about what is gone, and waits on"],
+        M::AnswerDoesNotStir | M::InterruptOfSleeperIsIdle | M::WaitProvesNoNumber => {
+            &["I16: asleep and nothing is asked", "I11: it does not settle"]
+        }
+        M::SecondAnswerTaken => &["has two answers", "answered too late"],
     }
 }
 

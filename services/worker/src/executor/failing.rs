@@ -28,6 +28,7 @@ impl Executor {
                 | DrainExit::Ended(_)
                 | DrainExit::HandedOver
                 | DrainExit::Yielded
+                | DrainExit::Waiting
                 | DrainExit::Moved(_)
                 | DrainExit::Fenced
                 | DrainExit::Superseded,

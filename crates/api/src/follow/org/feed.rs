@@ -29,7 +29,7 @@ use crate::changes::{changes, summaries};
 use crate::error::ApiError;
 use crate::fold::{Change, SessionState};
 use crate::follow::{Cursor, Hub, Step, Want};
-use crate::render::{StockEvent, StockFacts, deleted, events, failed, files, toast};
+use crate::render::{StockEvent, StockFacts, asked, deleted, events, failed, files, toast};
 use crate::settings::ApiSettings;
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
@@ -166,7 +166,19 @@ impl Feeds {
         let (replayed, frames) = self.receiver(org).await?;
         self.came.notify_waiters();
         let untold = self.untold.take(org);
-        Ok((untold.into_iter().chain(replayed).collect(), frames))
+        let asked = self.asked(org).await?;
+        Ok((untold.into_iter().chain(replayed).chain(asked).collect(), frames))
+    }
+
+    /// Returns the frames of asks that wait for answers. A client that begins to listen lists none.
+    async fn asked(&self, org: OrgId) -> Result<Vec<StockFrame>, ApiError> {
+        let mut mint = IdMint::after(Stamp::default(), self.clock.now_ms());
+        let asks = self.store.pending_asks(org, None).await?;
+        let frames = asks.into_iter().map(|row| {
+            let event = asked(&row.session.session, &row.message, &row.asked, &mut mint);
+            frame(&row.directory.as_str().into(), row.project.as_str(), &event)
+        });
+        Ok(frames.collect())
     }
 
     async fn receiver(
@@ -328,7 +340,12 @@ impl Feed {
             summary: summaries.remove(&row.at.session).unwrap_or_default(),
         };
         let directory = row.directory.as_str().into();
-        let state = SessionState::resume(row, newest);
+        let asks = match row.busy {
+            true => store.pending_asks(at.org, Some(at.session.clone())).await?,
+            false => Vec::new(),
+        };
+        let asks = asks.into_iter().map(|row| row.asked).collect();
+        let state = SessionState::resume(row, newest).waiting_for(asks);
         let stop = hub.streams_end().child_token();
         let id = at.session.clone();
         let steps = stream::unfold(Some(cursor), move |cursor| {

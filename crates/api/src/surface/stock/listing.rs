@@ -22,7 +22,7 @@ use crate::surface::redacted::hidden;
 use crate::view::usd;
 
 /// The directory from `?location[directory]=`, otherwise from [`Named`].
-pub(crate) struct At(Named);
+pub(crate) struct At(pub(super) Named);
 
 #[derive(Deserialize)]
 struct Query {
@@ -109,7 +109,7 @@ pub(crate) async fn location(
 }
 
 /// Adds the request's location to `data`, which is the same in every directory.
-async fn located(
+pub(super) async fn located(
     state: &ApiState,
     org: OrgId,
     named: &Named,
