@@ -16,13 +16,14 @@ impl<'r> Drain<'r> {
         open.is_some_and(|open| open.calls.iter().any(|(_, call)| call.state == ToolState::Asked))
     }
 
-    /// Reads the project's saved permissions, if they may cover a call whose intent waits.
-    pub(crate) async fn look_at_saved(&mut self, turn: &Turn<'r>) -> Result<(), Stop> {
+    /// Returns whether saved permissions may cover a call whose intent waits.
+    pub(crate) fn wants_saved(&self, turn: &Turn<'r>) -> bool {
         let (rules, history) = (self.stage.rules(), self.log.history());
-        let mut intents = turn.said.unintended.iter();
-        if !intents.any(|intent| rules.wants_saved(history, intent)) {
-            return Ok(());
-        }
+        turn.said.unintended.iter().any(|intent| rules.wants_saved(history, intent))
+    }
+
+    /// Reads the project's saved permissions.
+    pub(crate) async fn look_at_saved(&mut self) -> Result<(), Stop> {
         let session = self.stage.session;
         let store = &self.stage.runtime.store;
         self.stage.saved = store.saved_permissions(session.org, &session.session).await?;

@@ -28,7 +28,9 @@ impl<'r> Drain<'r> {
         started: &AttemptStarted,
         mut turn: Turn<'r>,
     ) -> Result<Next, Stop> {
-        self.look_at_saved(&turn).await?;
+        if self.wants_saved(&turn) {
+            self.look_at_saved().await?;
+        }
         // Most replies need no context, because no input waits after them.
         let mut observed = Observation::unseen();
         if self.files.is_running()

@@ -313,7 +313,9 @@ impl<'r> Drain<'r> {
 
     /// Commits the intents that wait, then starts their bodies.
     async fn commit_intents(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
-        self.look_at_saved(turn).await?;
+        if self.wants_saved(turn) {
+            self.look_at_saved().await?;
+        }
         let (starts, ended) =
             self.write_beside(turn, |rules, draft, said| rules.intents(draft, said)).await?;
         if starts {

@@ -15,8 +15,8 @@ use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
 use crate::serve::{ServeError, cluster, doctor_cmd, level_cmd, migrate, placement_cmd, roles, up};
 use crate::{
-    CliError, attach_cmd, config, credential_cmd, explain_cmd, llm_cmd, login_cmd, models_cmd,
-    project_cmd, provider_cmd, rebuild_cmd, run, session_cmd, simulated, transfer,
+    CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, llm_cmd, login_cmd,
+    models_cmd, project_cmd, provider_cmd, rebuild_cmd, run, session_cmd, simulated, transfer,
 };
 
 /// OpenCode sessions as a service.
@@ -56,6 +56,8 @@ pub enum Command {
     Export(transfer::ExportArgs),
     /// Make a session of what `export` wrote at another service, or the released `opencode export`
     Import(transfer::ImportArgs),
+    /// List calls that wait for a person, and answer them
+    Ask(ask_cmd::AskArgs),
     /// List projects, or show one with its sessions
     Project(project_cmd::ProjectArgs),
     /// List model providers
@@ -132,6 +134,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Session(args) => client(session_cmd::execute(args, &mut screen)),
         Command::Export(args) => client(transfer::export(args, &mut screen)),
         Command::Import(args) => client(transfer::import(args, &mut screen)),
+        Command::Ask(args) => client(ask_cmd::execute(args, &mut screen)),
         Command::Project(args) => client(project_cmd::execute(args, &mut screen)),
         Command::Provider(args) => client(provider_cmd::execute(args, &mut screen)),
         Command::Credential(args) => client(credential_cmd::execute(args, &mut screen)),

@@ -14,6 +14,7 @@
 //! Invariant: whatever happens to its connection, a client never prints a text twice and never loses one. The log has
 //! no gaps in `seq`, and live text is addressed by (part, byte offset).
 
+mod ask_cmd;
 mod attach_cmd;
 pub mod cli;
 pub mod client;
@@ -32,6 +33,7 @@ mod provider_cmd;
 mod rebuild_cmd;
 pub mod render;
 pub mod run;
+pub mod run_ask;
 pub mod run_state;
 mod secret_input;
 pub mod serve;

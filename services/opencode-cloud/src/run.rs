@@ -1,5 +1,6 @@
 //! `opencode-cloud run`: one prompt, from its admission to the end of its work.
 
+use std::io::{IsTerminal as _, stdin};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
@@ -12,16 +13,17 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use crate::CliError;
 use crate::client::{
-    Client, ClientError, ClientOptions, LogFollower, LogItem, ModelChoice, PromptPartRequest,
-    PromptRequest, SessionView, SessionsQuery, cause_text, parsed,
+    Client, ClientError, ClientOptions, LogEvent, LogFollower, LogItem, ModelChoice,
+    PromptPartRequest, PromptRequest, SessionView, SessionsQuery, cause_text, parsed,
 };
 use crate::output::Screen;
 use crate::prompt_input::{attached, prompt_text};
 use crate::render::{Printed, Renderer, printable};
+use crate::run_ask::{AskPolicy, Asks, Reply, Step};
 use crate::run_state::{RunOutcome, RunState};
 use crate::serve::program;
+use crate::{CliError, ask_cmd};
 
 /// How often a run checks whether something takes long.
 const LOOK: Duration = Duration::from_millis(500);
@@ -60,6 +62,9 @@ pub struct RunArgs {
     /// Title of a new session [default: the prompt's first line]
     #[arg(long, value_name = "TEXT", conflicts_with = "session")]
     pub title: Option<String>,
+    /// What to do about a call that waits for a person [default: ask here in a terminal, else `reject`]
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub ask: Option<AskPolicy>,
     /// Print the session's events as JSON, one a line, and the outcome as the last line
     #[arg(long)]
     pub json: bool,
@@ -77,6 +82,9 @@ pub struct RunReport {
     pub turns: Vec<TurnId>,
     /// The end of the run.
     pub outcome: RunOutcome,
+    /// The calls that were refused because nobody could answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
 }
 
 /// The way a run is shown.
@@ -91,6 +99,7 @@ pub struct Run<'a> {
     session: SessionId,
     state: RunState,
     view: View,
+    asks: Asks,
     screen: &'a mut Screen,
 }
 
@@ -120,6 +129,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let interrupts = interrupts()?;
     let mut run =
         Run::new(client.clone(), session.clone(), prompt.message.clone(), args.json, screen);
+    run.deals_with_asks(args.ask);
     let ended = run.follow(log, &prompt, interrupts).await;
     let report = run.report(ended.as_ref().copied().unwrap_or(RunOutcome::Failed));
     let is_void = is_new && run.is_void(&ended);
@@ -132,7 +142,16 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
         let program = program();
         screen.err.line(&format!("continue: {program} run --session {session} \"…\""))?;
     }
-    Ok(ended?.exit_code())
+    if !args.json && !report.refused.is_empty() {
+        let refused = report.refused.join("; ");
+        screen.err.line(&format!(
+            "refused, since nobody could answer here: {refused}. `--ask allow` lets such calls run, `--ask wait` waits"
+        ))?;
+    }
+    Ok(match ended? {
+        RunOutcome::Completed if !report.refused.is_empty() => 1,
+        outcome => outcome.exit_code(),
+    })
 }
 
 fn request(
@@ -183,7 +202,15 @@ impl<'a> Run<'a> {
         } else {
             View::Text(Renderer::new(screen.out.style(), screen.out.is_terminal()))
         };
-        Self { client, session, state: RunState::new(message), view, screen }
+        let asks = Asks::new(Some(AskPolicy::Reject));
+        Self { client, session, state: RunState::new(message), view, asks, screen }
+    }
+
+    /// Says what to do about calls that wait for a person. Without a policy a person at the terminal is asked.
+    pub(crate) fn deals_with_asks(&mut self, policy: Option<AskPolicy>) {
+        let is_text = matches!(self.view, View::Text(_));
+        let has_person = is_text && self.screen.out.is_terminal() && stdin().is_terminal();
+        self.asks = Asks::new(policy.or((!has_person).then_some(AskPolicy::Reject)));
     }
 
     /// Sends the prompt and shows the events until its work has ended. The first of `interrupts` interrupts the
@@ -239,6 +266,10 @@ impl<'a> Run<'a> {
                         return Ok(outcome);
                     }
                 }
+                line = self.asks.line(), if self.asks.is_shown() => {
+                    let step = self.asks.take(&line);
+                    self.deal(step).await?;
+                }
                 _ = looks.tick() => {
                     self.announce()?;
                     let lost = log.lost().map(str::to_owned);
@@ -259,6 +290,8 @@ impl<'a> Run<'a> {
                     }
                 }
             }
+            let step = self.asks.step();
+            self.deal(step).await?;
             if asked_to_stop && is_admitted && abort.is_none() {
                 abort = Some(client.abort(&session).map(|done| done.map(drop)).boxed_local());
             }
@@ -268,7 +301,12 @@ impl<'a> Run<'a> {
     /// Returns a report of the run, which ended with `outcome`.
     #[must_use]
     pub fn report(&self, outcome: RunOutcome) -> RunReport {
-        RunReport { session: self.session.clone(), turns: self.state.turns().to_vec(), outcome }
+        RunReport {
+            session: self.session.clone(),
+            turns: self.state.turns().to_vec(),
+            outcome,
+            refused: self.asks.refused().to_vec(),
+        }
     }
 
     /// Returns whether the run had no effect: the service refused its prompt, or no turn began for it.
@@ -277,6 +315,20 @@ impl<'a> Run<'a> {
             Ok(outcome) => *outcome == RunOutcome::Failed && self.state.turns().is_empty(),
             Err(CliError::Client(error)) => !self.state.was_admitted() && error.is_refusal(),
             Err(CliError::Usage(_) | CliError::Serve(_) | CliError::Io { .. }) => false,
+        }
+    }
+
+    /// Carries out the next step for a call that waits.
+    async fn deal(&mut self, step: Step) -> Result<(), CliError> {
+        match step {
+            Step::Nothing => Ok(()),
+            Step::Show(text) => text.lines().try_for_each(|line| self.note(line)),
+            Step::Send(Reply { ask, body }) => match ask_cmd::send(&self.client, &ask, &body).await
+            {
+                // Somebody else was faster, or nobody waits any longer: the log says how it goes on.
+                Err(CliError::Client(error)) if error.is_conflict() => Ok(()),
+                sent => sent,
+            },
         }
     }
 
@@ -296,6 +348,9 @@ impl<'a> Run<'a> {
             self.state.observe(event);
         }
         let is_ours = was_ours || self.state.is_ours();
+        if is_ours && let LogItem::Event(LogEvent { event: Some(event), .. }) = item {
+            self.asks.observe(event);
+        }
         match (&mut self.view, item) {
             (View::Json, item) => self.screen.out.line(&item.json_line())?,
             (View::Text(renderer), LogItem::Delta(delta)) if is_ours => {

@@ -114,6 +114,8 @@ impl RunState {
             | SessionEvent::RetryScheduled(_)
             | SessionEvent::TextCheckpointed(_)
             | SessionEvent::ToolCalled(_)
+            | SessionEvent::ToolAsked(_)
+            | SessionEvent::ToolAnswered(_)
             | SessionEvent::ToolStarted(_)
             | SessionEvent::ToolSettled(_)
             | SessionEvent::TurnReplied(_)

@@ -13,6 +13,7 @@
 mod cache;
 mod collect;
 mod disk;
+mod errands;
 mod executor;
 mod fair;
 mod heartbeat;

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::collect::{COLLECTION, Collector};
+use crate::errands::{self, ERRANDS};
 use crate::executor::{Executor, Message};
 use crate::heartbeat::{self, Pulse};
 use crate::options::{WorkerOptions, WorkerParts};
@@ -65,6 +66,7 @@ pub fn start(
     let options = Arc::new(options);
     let collector = Collector { runtime: parts.runtime.clone(), options: options.clone() };
     tasks.spawn(COLLECTION, collector.run());
+    tasks.spawn(ERRANDS, errands::run(parts.runtime.clone()));
     let executor =
         Executor::new(options, parts, pulse.clone(), tasks.clone(), drains.clone(), inbox.clone());
     tasks.spawn(EXECUTOR, async move {

@@ -152,6 +152,12 @@ impl ClientError {
         }
     }
 
+    /// Returns whether the service answered 409: something else stands, or is no more.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status == StatusCode::CONFLICT)
+    }
+
     /// Returns whether the service refused, so that the call had no effect.
     #[must_use]
     pub fn is_refusal(&self) -> bool {

@@ -127,6 +127,8 @@ impl Renderer {
             SessionEvent::ToolStarted(started) => {
                 self.running.insert(started.call.clone(), 0);
             }
+            // The run shows them: a person may answer there.
+            SessionEvent::ToolAsked(_) | SessionEvent::ToolAnswered(_) => {}
             SessionEvent::ToolSettled(settled) => {
                 self.running.remove(&settled.call);
                 let intent = self.intents.remove(&settled.call);

@@ -1,8 +1,8 @@
 //! Summarises durable events in a few words, for `session log`.
 
 use domain::{
-    InterruptTarget, ModelRef, PromptPart, ReplyPart, SessionError, SessionEvent, ToolOutcomeKind,
-    TurnOutcome,
+    Answer, Ask, InterruptTarget, ModelRef, PromptPart, ReplyPart, SessionError, SessionEvent,
+    ToolOutcomeKind, TurnOutcome,
 };
 use serde::Serialize;
 
@@ -55,6 +55,30 @@ pub fn summary(event: &SessionEvent) -> String {
             let intent = &called.intent;
             let state = word(&called.state);
             format!("{} {state}: {} {}", intent.call, intent.tool, intent.arguments)
+        }
+        SessionEvent::ToolAsked(asked) => match &asked.about {
+            Ask::Permission { action, resources, .. } => {
+                format!("{} waits for {}: {action} {}", asked.call, asked.ask, resources.join(", "))
+            }
+            Ask::Question { questions } => {
+                let texts = questions.iter().map(|asked| asked.question.as_str());
+                let texts = texts.collect::<Vec<_>>().join(" ");
+                format!("{} waits for {}: {texts}", asked.call, asked.ask)
+            }
+        },
+        SessionEvent::ToolAnswered(answered) => {
+            let how = match &answered.answer {
+                Answer::Once => "once".to_owned(),
+                Answer::Always { patterns } => format!("always {}", patterns.join(", ")),
+                Answer::Granted => "granted by a saved permission".to_owned(),
+                Answer::Reject { message } => {
+                    format!("rejected {}", message.as_deref().unwrap_or_default())
+                }
+                Answer::Answers { answers } => format!("{} answers", answers.len()),
+                Answer::Dismissed => "dismissed".to_owned(),
+                Answer::Expired => "expired".to_owned(),
+            };
+            format!("{} of {}: {how}", answered.ask, answered.call)
         }
         SessionEvent::ToolStarted(started) => format!("{} body {}", started.call, started.body),
         SessionEvent::ToolSettled(settled) => {
