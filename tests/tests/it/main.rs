@@ -3,6 +3,7 @@
 //! `.config/nextest.toml` names the journeys that start processes, so that only a few run at once.
 
 mod admission;
+mod asks;
 mod attached;
 mod blobs;
 mod catalog;

@@ -11,14 +11,22 @@ use simulated_model::Script;
 use crate::stock::released_client;
 
 /// A terminal of 150 by 50 characters with one program.
-struct Terminal {
+pub(crate) struct Terminal {
     socket: PathBuf,
 }
 
 impl Terminal {
     /// Starts `opencode-cloud attach` in a terminal, with `client` as the released client.
-    fn attach(world: &World, client: &Path, url: &str, key: &str, place: &Path) -> Result<Self> {
-        let home = world.workspace("home")?;
+    /// `home` names the folder of its user.
+    pub(crate) fn attach(
+        world: &World,
+        home: &str,
+        client: &Path,
+        url: &str,
+        key: &str,
+        place: &Path,
+    ) -> Result<Self> {
+        let home = world.workspace(home)?;
         let terminal = Self { socket: home.join("tmux") };
         let mut tmux = Command::new("tmux");
         tmux.env_clear().env("HOME", &home).env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
@@ -44,18 +52,23 @@ impl Terminal {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// Returns the screen.
+    pub(crate) fn screen(&self) -> Result<String> {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
     /// Types a text as it is.
-    fn type_text(&self, text: &str) -> Result<()> {
+    pub(crate) fn type_text(&self, text: &str) -> Result<()> {
         self.tmux(&["send-keys", "-l", text]).map(drop)
     }
 
     /// Presses a key, such as `Enter`.
-    fn press(&self, key: &str) -> Result<()> {
+    pub(crate) fn press(&self, key: &str) -> Result<()> {
         self.tmux(&["send-keys", key]).map(drop)
     }
 
     /// Waits until the screen shows `text`, and returns the screen.
-    async fn until(&self, text: &str) -> Result<String> {
+    pub(crate) async fn until(&self, text: &str) -> Result<String> {
         let mut last = String::new();
         let look = async || {
             last = self.tmux(&["capture-pane", "-p"])?;
@@ -66,7 +79,7 @@ impl Terminal {
     }
 
     /// Gives a prompt once the one before has ended, and waits until the screen shows `text`.
-    async fn prompt(&self, prompt: &str, text: &str) -> Result<String> {
+    pub(crate) async fn prompt(&self, prompt: &str, text: &str) -> Result<String> {
         self.type_text(prompt)?;
         self.until(prompt).await?;
         self.press("Enter")?;
@@ -88,7 +101,8 @@ async fn the_released_terminal_shows_what_a_session_does() -> Result<()> {
     let world = World::new().await?;
     let place = world.workspace("terminal")?;
     let up = world.up_with(&["--directory", place.to_str().context("UTF-8")?]).await?;
-    let terminal = Terminal::attach(&world, &client, up.api().url(), up.api().key(), &place)?;
+    let terminal =
+        Terminal::attach(&world, "home", &client, up.api().url(), up.api().key(), &place)?;
     terminal.until("Ask anything").await?;
     let screen = terminal.prompt("run `echo from-the-$((40 + 2))`", "from-the-42").await?;
     ensure!(screen.contains("$ echo from-the-$((40 + 2))"), "{screen}");
@@ -127,7 +141,7 @@ async fn the_terminal_shows_the_answer_of_a_killed_worker() -> Result<()> {
     let cluster = world.cluster(&[]).await?;
     let api = cluster.gateway(0);
     world.model().script(story())?;
-    let terminal = Terminal::attach(&world, &client, api.url(), api.key(), &place)?;
+    let terminal = Terminal::attach(&world, "home", &client, api.url(), api.key(), &place)?;
     terminal.until("Ask anything").await?;
     terminal.prompt("tell the story", "It begins").await?;
     let owner = eventually("a worker has the session", 60, async || {
