@@ -17,8 +17,6 @@ CREATE TABLE ask (
     answered_seq bigint,
     PRIMARY KEY (org_id, id)
 ) WITH (fillfactor = 80);
-CREATE INDEX ask_call ON ask (incarnation, call_id);
-CREATE INDEX ask_pending ON ask (org_id, expires_ms) WHERE status = 'pending';
 
 -- No projection: it outlives the session in which it was given.
 CREATE TABLE saved_permission (

@@ -57,7 +57,9 @@ pub use id::{
 };
 pub use permitted::Permitted;
 pub use price::{Estimate, PriceTier, Prices, Pricing, Rates};
-pub use projected::{Finish, InputKind, InputStatus, MessageRole, PartKind, TurnKind, TurnStatus};
+pub use projected::{
+    AskStatus, Finish, InputKind, InputStatus, MessageRole, PartKind, TurnKind, TurnStatus,
+};
 pub use prompt::{Delivery, ModelRef, PromptPart};
 pub use reference::{LocationRef, SessionRef};
 pub use token::{Claim, FencingToken, Generation, Incarnation, Seq, SessionIncarnation};

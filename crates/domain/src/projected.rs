@@ -136,3 +136,15 @@ words! {
         Cut = "cut",
     }
 }
+
+words! {
+    /// How an ask stands.
+    pub enum AskStatus {
+        /// It waits for an answer.
+        Pending = "pending",
+        /// It has its answer.
+        Answered = "answered",
+        /// Its call was settled without an answer.
+        Withdrawn = "withdrawn",
+    }
+}

@@ -147,10 +147,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use crate::{
-        AttemptOutcome, CompactionReason, Delivery, DrainEnd, DrainOutcome, EpochReason, ErrorCode,
-        Feature, FileStatus, Finish, InputKind, InputStatus, LeftReason, MessageRole, NoticeKind,
-        PartKind, SideOutcome, TitledBy, ToolClass, ToolOutcomeKind, ToolState, TurnKind,
-        TurnOutcome, TurnStatus, WakeScope,
+        AskStatus, AttemptOutcome, CompactionReason, Delivery, DrainEnd, DrainOutcome, EpochReason,
+        ErrorCode, Feature, FileStatus, Finish, InputKind, InputStatus, LeftReason, MessageRole,
+        NoticeKind, PartKind, SideOutcome, TitledBy, ToolClass, ToolOutcomeKind, ToolState,
+        TurnKind, TurnOutcome, TurnStatus, WakeScope,
     };
 
     use super::*;
@@ -179,6 +179,7 @@ mod tests {
 
     #[test]
     fn words_go_around_and_newer_ones_are_kept() {
+        goes_around::<AskStatus>();
         goes_around::<AttemptOutcome>();
         goes_around::<CompactionReason>();
         goes_around::<Delivery>();

@@ -1,8 +1,9 @@
 //! Asks: calls that wait for somebody's answer, their answers, and the permissions that people save.
 
 use domain::{
-    Answer, AskId, Author, EventId, IdMint, MessageId, OrgId, ProjectId, SavedPermission, Seq,
-    SessionEvent, SessionId, SessionRef, Stamp, TimestampMs, ToolAsked,
+    Answer, AskId, AskStatus, Author, EventId, IdMint, MessageId, OrgId, ProjectId,
+    SavedPermission, Seq, SessionEvent, SessionId, SessionRef, Stamp, TimestampMs, ToolAsked,
+    Word as _,
 };
 use uuid::Uuid;
 
@@ -119,7 +120,7 @@ impl Store {
                         message: row.message_id.parse()?,
                         directory: row.directory,
                         project: row.project_id.parse()?,
-                        is_pending: row.status == "pending",
+                        is_pending: AskStatus::read(&row.status) == Some(AskStatus::Pending),
                         asked,
                         asked_ms: row.time_ms,
                     })

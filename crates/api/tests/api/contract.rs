@@ -167,13 +167,14 @@ async fn what_is_served_has_the_released_shape() -> Result<()> {
         ensure!(status == StatusCode::NO_CONTENT, "{status}");
         crate::drain::begin(&world, &crate::drain::at(&world, id).await?).await?
     };
-    turn.finish(&world, "done", None).await?;
+    let ask = turn.ask(&world, "git push").await?;
     let project = session["projectID"].as_str().context("a project")?;
     let filled = |path: &str| {
         path.replace("{sessionID}", id)
             .replace("{projectID}", project)
             .replace("{messageID}", "msg_ours")
             .replace("{providerID}", "simulated")
+            .replace("{requestID}", ask.as_str())
             .replace("/find/file", "/find/file?dirs=true&query=")
     };
     let mut tried = 0;

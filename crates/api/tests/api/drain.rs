@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use domain::{
-    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Clock, CompactionEnded,
-    CompactionReason, CompactionStarted, ComponentList, ControlDelivered, DrainEnded, DrainOutcome,
-    EpochStarted, FencingToken, Finish, MessageId, ModelRef, PartId, PromptPromoted, RecordedEvent,
-    ReplyPart, Seq, SessionError, SessionEvent, SessionId, SessionRef, SideOutcome, SystemClock,
-    ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId,
-    TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    Ask, AskId, AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Clock,
+    CompactionEnded, CompactionReason, CompactionStarted, ComponentList, ControlDelivered,
+    DrainEnded, DrainOutcome, EpochStarted, FencingToken, Finish, MessageId, ModelRef, PartId,
+    PermissionId, PromptPromoted, RecordedEvent, ReplyPart, Seq, SessionError, SessionEvent,
+    SessionId, SessionRef, SideOutcome, SystemClock, ToolAsked, ToolCalled, ToolClass, ToolIntent,
+    ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled,
+    TurnStarted, TurnUsage,
 };
 use history::{Components, History, ModelEntry, PendingControl, PendingInput, hash_hex};
 use signals::{Delta, DeltaKind, Hint, SessionHint, Signals, Topic};
@@ -321,6 +322,51 @@ impl Turn {
         tx.commit(&mut mint, now, append).await?;
         hint(world, &self.at, last);
         Ok(())
+    }
+
+    /// Commits a call that waits for leave to run `command`, and lets the session sleep. Returns the ask's id.
+    pub(crate) async fn ask(&self, world: &World, command: &str) -> Result<AskId> {
+        let now = SystemClock::new().now_ms();
+        let (tx, _) = world.store.resume_drain(self.at.clone(), self.claim, Seq(0)).await?;
+        let mut mint = tx.mint(now);
+        let ask = AskId::Permission(PermissionId::mint(&mut mint));
+        let intent = ToolIntent {
+            call: CallId::mint(&mut mint),
+            part: PartId::mint(&mut mint),
+            provider_call: "call_0".into(),
+            tool: "shell".into(),
+            arguments: serde_json::json!({ "command": command }).to_string(),
+            metadata: None,
+        };
+        let call = intent.call.clone();
+        let events: [SessionEvent; 2] = [
+            ToolCalled {
+                turn: self.turn.clone(),
+                message: self.message.clone(),
+                intent,
+                class: ToolClass::Unsafe,
+                state: ToolState::Asked,
+            }
+            .into(),
+            ToolAsked {
+                turn: self.turn.clone(),
+                call,
+                ask: ask.clone(),
+                about: Ask::Permission {
+                    action: "shell".into(),
+                    resources: vec![command.into()],
+                    save: vec!["git push *".into()],
+                },
+                expires: now + 1_000_000,
+            }
+            .into(),
+        ];
+        let last = Seq(tx.head().next_seq.0 + 1);
+        let (events, end) = (&events, DrainEnd::Wait);
+        let append = Append { events, promoted: 0, progress: false, end, components: &[] };
+        tx.commit(&mut mint, now, append).await?;
+        hint(world, &self.at, last);
+        Ok(ask)
     }
 
     /// Commits one event.

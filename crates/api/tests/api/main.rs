@@ -4,6 +4,7 @@
 //! being opened must still answer the server, or both wait for a minute.
 
 mod archive;
+mod asks;
 mod clients;
 mod context;
 mod contract;

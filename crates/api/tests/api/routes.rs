@@ -28,6 +28,9 @@ async fn every_route_wants_a_key_but_the_committed_exceptions() -> Result<()> {
         ("provider", "acme"),
         ("credential", "crd_a"),
         ("attempt", "con_a"),
+        ("ask", "per_a"),
+        ("request", "per_a"),
+        ("saved", "svp_a"),
     ];
     let mut open = Vec::new();
     for (method, path) in route_table() {
@@ -63,6 +66,13 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
     let (credential, attempt) = crate::providers::every_kind(&gateway, &world.key).await;
     let turn = crate::drain::begin(&world, &crate::drain::at(&world, &session).await?).await?;
     let id = turn.turn.to_string();
+    let ask = turn.ask(&world, "git push").await?;
+    let reply = Some(json!({ "reply": "always" }));
+    let (ask, answer) = (ask.as_str(), format!("/platform/ask/{ask}"));
+    let (status, body) = call(&gateway, "POST", &answer, &world.key, reply).await;
+    assert_eq!(status, StatusCode::NO_CONTENT, "{body}");
+    let saved = ok(&gateway, "GET", "/platform/permission", &world.key, None).await;
+    let saved = saved[0]["id"].as_str().expect("an id").to_owned();
     let ids = [
         ("project", project.as_str()),
         ("session", session.as_str()),
@@ -72,6 +82,9 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         ("provider", "acme"),
         ("credential", credential.as_str()),
         ("attempt", attempt.as_str()),
+        ("ask", ask),
+        ("request", ask),
+        ("saved", saved.as_str()),
     ];
     let mut tried = 0;
     for (method, path) in route_table() {
@@ -92,6 +105,9 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         let body = has_body.then(|| match path {
             "/platform/credential/{credential}" => json!({ "label": "theirs" }),
             "/platform/oauth/{provider}/{attempt}/complete" => json!({ "code": "c", "state": "s" }),
+            path if path.contains("/permissions/") => json!({ "response": "once" }),
+            path if path.ends_with("/question/{request}/reply") => json!({ "answers": [] }),
+            path if path.ends_with("/reply") || path.contains("{ask}") => json!({ "reply": "once" }),
             // Stock routes accept all fields, ours only those that they know.
             path if path.starts_with("/session") => {
                 json!({ "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue" })
@@ -115,7 +131,6 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
     for path in lists.into_iter().chain(["/platform/provider", "/platform/credential"]) {
         assert_eq!(ok(&gateway, "GET", path, &world.stranger, None).await, json!([]), "{path}");
     }
-    turn.finish(&world, "done", None).await?;
     let own = format!("/platform/session/{session}");
     assert_eq!(ok(&gateway, "GET", &own, &world.key, None).await["id"], session.as_str());
     Ok(())

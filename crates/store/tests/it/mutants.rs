@@ -107,7 +107,7 @@ const MUTANTS: [Mutant; 27] = [
     mutant(
         "a Revert is admitted while the session has work",
         "admit_control",
-        "head.ready OR EXISTS",
+        "head.busy OR EXISTS",
         "EXISTS",
     ),
     mutant(
@@ -143,8 +143,8 @@ const MUTANTS: [Mutant; 27] = [
     mutant(
         "a session that moves is not handed over",
         "advance_head",
-        "('hand-over', 'moved-open')",
-        "('hand-over')",
+        "('hand-over', 'moved-open', 'wait')",
+        "('hand-over', 'wait')",
     )
     .shown_by(Corner::MoveWithWork),
     mutant(

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Claim, CompactionEnded,
-    CompactionReason, CompactionReminded, CompactionStarted, ComponentList, ContextUpdated,
-    ControlAdmitted, ControlDelivered, Delivery, DrainEnded, DrainOutcome, EntrySet, EpochStarted,
-    Finish, IdMint, MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, PromptAdmitted,
-    PromptPromoted, ReplyPart, RetryScheduled, Seq, SessionArchived, SessionDescribed,
-    SessionError, SessionEvent, SessionRef, SessionRenamed, SideOutcome, Stamp, TextCheckpointed,
-    TitleEnded, TitleStarted, TitledBy, ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind,
-    ToolSettled, ToolStarted, ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled,
-    TurnStarted, TurnUsage,
+    Answer, Ask, AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, Author, CallId, Claim,
+    CompactionEnded, CompactionReason, CompactionReminded, CompactionStarted, ComponentList,
+    ContextUpdated, ControlAdmitted, ControlDelivered, Delivery, DrainEnded, DrainOutcome,
+    EntrySet, EpochStarted, Finish, IdMint, MessageId, ModelRef, NoticeKind, NoticeRecorded,
+    PartId, PromptAdmitted, PromptPromoted, ReplyPart, RetryScheduled, Seq, SessionArchived,
+    SessionDescribed, SessionError, SessionEvent, SessionRef, SessionRenamed, SideOutcome, Stamp,
+    TextCheckpointed, TitleEnded, TitleStarted, TitledBy, ToolAnswered, ToolAsked, ToolCalled,
+    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted, ToolState, TurnId,
+    TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
 use store::{DrainEnd, EntryChange, SessionEdit};
 
@@ -217,8 +217,31 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
         let (turn, part, text) = (turn.turn.clone(), text.clone(), piece.to_owned());
         step(vec![TextCheckpointed { turn, part, offset, text }.into()]).await;
     }
+    let asked = |id: &str| ToolAsked {
+        turn: turn.turn.clone(),
+        call: waits.clone(),
+        ask: id.parse().expect("an id"),
+        about: Ask::Permission {
+            action: "shell".into(),
+            resources: vec!["git push".into()],
+            save: vec!["git push *".into()],
+        },
+        expires: NOW + 1_000,
+    };
+    let (first, second_ask) = (asked("per_first"), asked("per_second"));
+    let answered = |asked: &ToolAsked, answer| ToolAnswered {
+        call: waits.clone(),
+        ask: asked.ask.clone(),
+        answer,
+        by: Some(Author { key: "key_1".into() }),
+    };
+    let answers = [answered(&first, Answer::Once), answered(&second_ask, Answer::Granted)];
     step(vec![
-        turn.called(&waits, &mut mint, (ToolClass::Unsafe, ToolState::Intended)),
+        turn.called(&waits, &mut mint, (ToolClass::Unsafe, ToolState::Asked)),
+        first.into(),
+        second_ask.into(),
+        answers[0].clone().into(),
+        answers[1].clone().into(),
         turn.called(&runs, &mut mint, (ToolClass::Pure, ToolState::Started)),
     ])
     .await;

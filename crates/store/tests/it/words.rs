@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use domain::{
-    Delivery, DrainEnd, Finish, InputKind, InputStatus, MessageRole, PartKind, SessionEvent,
-    SideOutcome, ToolState, TurnKind, TurnOutcome, TurnStatus, WakeScope, Word,
+    AskStatus, Delivery, DrainEnd, Finish, InputKind, InputStatus, MessageRole, PartKind,
+    SessionEvent, SideOutcome, ToolState, TurnKind, TurnOutcome, TurnStatus, WakeScope, Word,
 };
 
 /// Answers of functions to the store, each of which reads them in one place and refuses others.
@@ -49,10 +49,13 @@ const ANSWERS: [&str; 35] = [
 ];
 
 /// Tables, settings, and members of JSON.
-const NAMES: [&str; 35] = [
+const NAMES: [&str; 39] = [
+    "answer",
+    "ask",
     "attempt",
     "back",
     "by",
+    "call",
     "context_epoch",
     "delivery",
     "enable_nestloop",
@@ -74,6 +77,7 @@ const NAMES: [&str; 35] = [
     "provider_attempt",
     "provider_turn",
     "prt",
+    "question",
     "session",
     "session_change_",
     "session_component",
@@ -113,7 +117,8 @@ fn literals(sql: &str) -> Vec<String> {
 
 #[test]
 fn the_words_of_sql_functions_are_those_of_rust() {
-    let ours: BTreeSet<&str> = all::<Delivery>()
+    let ours: BTreeSet<&str> = all::<AskStatus>()
+        .chain(all::<Delivery>())
         .chain(all::<DrainEnd>())
         .chain(all::<Finish>())
         .chain(all::<InputKind>())
