@@ -33,6 +33,14 @@ impl fmt::Debug for ObjectId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeId(pub(crate) ObjectId);
 
+impl TreeId {
+    /// Returns the tree of a directory without files.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self(ObjectId::of(b""))
+    }
+}
+
 impl fmt::Display for TreeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

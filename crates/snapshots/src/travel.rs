@@ -108,7 +108,11 @@ impl ObjectWalk {
             return Ok(());
         }
         let missing = || SnapshotError::MissingObject(tree.to_string());
-        let bytes = self.objects.get([tree]).await?.remove(&tree).ok_or_else(missing)?;
+        let bytes = if tree == TreeId::empty().0 {
+            Bytes::new() // known without a pack
+        } else {
+            self.objects.get([tree]).await?.remove(&tree).ok_or_else(missing)?
+        };
         let entries = parse_tree(&bytes).ok_or_else(|| SnapshotError::Damaged {
             pack: tree.to_string(),
             what: "it is no tree",

@@ -107,8 +107,10 @@ export async function both(sdk, name) {
   await busy(false);
   // The model begins to answer this and does not go on, so a stream on a busy machine sees it too.
   await sdk.call('session.promptAsync', prompt('begin and hold'), nothing);
-  const begun = await local(({ type, properties }) => type === 'message.part.delta' && properties.sessionID === id);
-  assert.deepEqual([begun.properties.field, begun.properties.delta.slice(0, 2)], ['text', 'w0']);
+  // What the stream has kept of the answer before is passed over.
+  const begun = await local(({ type, properties }) =>
+    type === 'message.part.delta' && properties.sessionID === id && properties.delta.startsWith('w0'));
+  assert.equal(begun.properties.field, 'text');
   await sdk.call('session.abort', { path }, (stopped) => assert.equal(stopped, true));
   await busy(false);
   await sdk.call('session.promptAsync', prompt('run `sleep 600`'), nothing);

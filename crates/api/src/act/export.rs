@@ -12,7 +12,7 @@ use futures::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use snapshots::{ObjectKind, ObjectWalk};
+use snapshots::{ObjectKind, ObjectWalk, TreeId};
 use store::{BlobUse, SessionRow};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -199,6 +199,13 @@ async fn open_files(
         return Ok((None, None));
     }
     let blobs = state.blobs().ok_or_else(unseen)?.clone();
+    if newest.is_none() {
+        // Nobody has worked at this place, so it has no snapshot. It begins without files wherever it goes.
+        let empty = SnapshotTree::try_from(TreeId::empty().to_string());
+        let empty = empty.map_err(ApiError::internal)?;
+        needs.trees.insert(empty.clone());
+        newest = Some(empty);
+    }
     let trees: Result<Vec<_>, _> = needs.trees.iter().map(|tree| tree.as_str().parse()).collect();
     let trees = trees.map_err(ApiError::internal)?;
     let walk = ObjectWalk::open(blobs, org.to_string(), names, trees).await;

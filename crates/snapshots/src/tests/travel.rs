@@ -43,11 +43,13 @@ async fn every_tree_arrives_in_one_pack() {
     here.file("a/b/c.txt", vec![7; 3_000_000]);
     here.executable("a/same.txt", true);
     let second = here.all().await.tree;
-    let objects = objects(&here, &[first, second]).await;
+    // No pack has this one: nobody has captured a directory without files.
+    let none = TreeId::empty();
+    let objects = objects(&here, &[first, second, none]).await;
 
     let there = World::new().await;
     let intake = taken(&there, &objects).await.unwrap();
-    assert!(intake.has(&first) && intake.has(&second));
+    assert!(intake.has(&first) && intake.has(&second) && intake.has(&none));
     let blobs = &there.options.blobs;
     let bytes = intake.store(blobs, &there.options.at.org.to_string(), "arrived").await.unwrap();
     assert!(bytes.is_some());
@@ -63,6 +65,8 @@ async fn every_tree_arrives_in_one_pack() {
     assert_eq!(there.files(), here.files());
     shadow.restore(&first, None, Unsaved::Overwrite).await.unwrap();
     assert_eq!(there.files(), here.elsewhere(&first).await);
+    shadow.restore(&none, None, Unsaved::Overwrite).await.unwrap();
+    assert!(there.files().is_empty());
 }
 
 #[tokio::test]
