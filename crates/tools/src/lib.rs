@@ -21,6 +21,7 @@ mod files;
 mod glob;
 mod grep;
 mod lines;
+mod needs;
 mod outputs;
 mod read;
 mod registry;
@@ -36,6 +37,7 @@ mod write;
 
 pub use bound::Limits;
 pub use call::{Probe, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
+pub use needs::{Need, needs};
 pub use outputs::{BLOB_KIND, MANAGED_PREFIX, ManagedOutputs, OrgOutputs};
 pub use registry::Registry;
 pub use settle::{Settlement, settle};
