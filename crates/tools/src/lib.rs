@@ -13,6 +13,7 @@
 //!
 //! Absent: permissions, the store, and the use of a settlement. Only its sandbox bounds `shell`.
 
+mod alike;
 mod arguments;
 pub mod bound;
 mod call;
