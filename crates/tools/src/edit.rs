@@ -107,7 +107,8 @@ impl Tool for Edit {
     }
 }
 
-fn content(files: &LocationFiles, below: &Path, path: &str) -> Result<String, Stopped> {
+/// Returns the text of a file that can be edited.
+pub(crate) fn content(files: &LocationFiles, below: &Path, path: &str) -> Result<String, Stopped> {
     let (file, kind) = files.open_to_read(below).map_err(|refused| refused.told(path, files))?;
     if kind != FileType::RegularFile {
         return Err(Stopped::because(format!("{path} is a directory")));

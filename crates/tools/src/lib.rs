@@ -14,6 +14,7 @@
 //! Absent: permissions, the store, and the use of a settlement. Only its sandbox bounds `shell`.
 
 mod alike;
+mod apply_patch;
 mod arguments;
 pub mod bound;
 mod call;
@@ -33,7 +34,9 @@ mod skill;
 mod skills;
 mod suggest;
 mod texts;
+mod todo;
 mod walk;
+mod webfetch;
 mod write;
 
 pub use bound::Limits;

@@ -22,6 +22,7 @@ mod wrapped;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::apply_patch;
 use crate::arguments;
 use crate::outputs::MANAGED_PREFIX;
 
@@ -74,6 +75,13 @@ pub fn needs(tool: &str, arguments: &str, directory: &str) -> Vec<Need> {
                 needs.path("edit", &path, directory);
             }
         }
+        "apply_patch" => {
+            let changes = read(tool, arguments)
+                .and_then(|apply_patch::Arguments { patch }| apply_patch::parse(&patch).ok());
+            for path in changes.iter().flatten().flat_map(apply_patch::FileChange::paths) {
+                needs.path("edit", path, directory);
+            }
+        }
         "glob" | "grep" => {
             if let Some(OfSearch { pattern, path }) = read(tool, arguments) {
                 let action = if tool == "glob" { "glob" } else { "grep" };
@@ -81,6 +89,14 @@ pub fn needs(tool: &str, arguments: &str, directory: &str) -> Vec<Need> {
                 if let Some(path) = path.filter(|path| !path.starts_with(MANAGED_PREFIX)) {
                     needs.outside(&path, directory, true);
                 }
+            }
+        }
+        "todowrite" => needs.thing("todowrite", vec!["*".to_owned()], Some("*".to_owned())),
+        "webfetch" => {
+            if let Some(OfPage { url }) = read(tool, arguments) {
+                let url = url.trim().to_owned();
+                let save = saved_address(&url);
+                needs.thing("webfetch", vec![url], save);
             }
         }
         "skill" => {
@@ -131,6 +147,19 @@ struct OfSearch {
     pattern: String,
     #[serde(alias = "filePath")]
     path: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct OfPage {
+    url: String,
+}
+
+/// Returns the pattern of all pages of an address's host.
+fn saved_address(address: &str) -> Option<String> {
+    let url = url::Url::parse(address).ok()?;
+    let host = url.host_str().filter(|host| !host.contains(['*', '?']))?;
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    Some(format!("{}://{host}{port}/*", url.scheme()))
 }
 
 #[derive(Deserialize)]
