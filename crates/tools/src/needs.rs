@@ -39,8 +39,10 @@ pub struct Need {
     pub resources: Vec<String>,
     /// The patterns that leave for good would save. Empty if it may not be saved.
     pub save: Vec<String>,
-    /// The resource is a text that was not taken apart. Only `*` and the very text may allow it, because `git *` says nothing
-    /// about what else is in it; and that a pattern does not match it does not mean that its command is not in it.
+    /// Something in it was not taken apart: the resource is a whole script, or one of the commands runs what it is told only
+    /// when it runs (`$x`, `bash -c "$x"`, `curl … | sh`). A rule that denies counts as usual. To allow it, only `*` and the very text
+    /// count, because `git *` says nothing about what else is in it; and that no pattern of a rule that denies matches does not
+    /// mean that its command is not in it.
     pub is_opaque: bool,
 }
 
@@ -188,10 +190,13 @@ impl Gathered {
         need.save.extend(save.filter(|pattern| !need.save.contains(pattern)));
     }
 
-    /// Says that leave for the commands may not be saved.
-    fn forget_commands(&mut self) {
+    /// Says whether leave for the commands may be saved, and whether something in them is not known.
+    fn finish_commands(&mut self, is_saved: bool, is_opaque: bool) {
         for need in self.needs.iter_mut().filter(|need| need.action == "shell") {
-            need.save.clear();
+            need.is_opaque = is_opaque;
+            if !is_saved {
+                need.save.clear();
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 #[path = "tools/any_bytes.rs"]
 mod any_bytes;
+#[path = "tools/bash.rs"]
+mod bash;
 #[path = "tools/patch.rs"]
 mod patch;
 #[path = "tools/web.rs"]

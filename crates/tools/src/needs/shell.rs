@@ -60,12 +60,17 @@ const DEVICES: [&str; 8] = [
 /// Adds what a command needs. `directory` is the session's.
 pub(super) fn add(command: &str, directory: &str, needs: &mut Gathered) {
     let mut own = Gathered::default();
-    let mut taking = Taking { directory, needs: &mut own, left: MAX_RESOURCES, is_saved: true };
+    let mut taking = Taking {
+        directory,
+        needs: &mut own,
+        left: MAX_RESOURCES,
+        is_saved: true,
+        is_opaque: false,
+    };
     match taking.script(command, 0) {
         Some(()) => {
-            if !taking.is_saved {
-                own.forget_commands();
-            }
+            let Taking { is_saved, is_opaque, .. } = taking;
+            own.finish_commands(is_saved && !is_opaque, is_opaque);
             needs.needs.extend(own.needs);
         }
         None => needs.whole("shell", command),
@@ -78,6 +83,8 @@ struct Taking<'a> {
     left: usize,
     /// Every resource has a pattern that may be saved.
     is_saved: bool,
+    /// Something in it cannot be told.
+    is_opaque: bool,
 }
 
 impl Taking<'_> {
@@ -109,10 +116,11 @@ impl Taking<'_> {
         let pattern = saved::pattern(&command.words, &shown);
         self.resource(shown, pattern)?;
         self.paths(&command.words);
+        self.is_opaque |= command.words[0].exact().is_none();
         match inner(command) {
             Inner::Nothing => Some(()),
             Inner::Unclear => {
-                self.is_saved = false;
+                self.is_opaque = true;
                 let rest = command.words[1..].iter().map(Word::shown).collect::<Vec<_>>().join(" ");
                 if rest.is_empty() { Some(()) } else { self.resource(rest, None) }
             }

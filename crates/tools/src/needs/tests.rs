@@ -77,7 +77,7 @@ fn quotes_hide_no_name() {
     for hidden in ["r\\m x", "'rm' x", "r\"m\" x", "\\rm x", "rm 'x'"] {
         assert_eq!(commands(hidden), ["rm x"], "{hidden}");
     }
-    assert_eq!(commands("$x y"), ["$x y"]);
+    assert_eq!(commands("$x rm y"), ["$x rm y", "rm y", "y"].map(String::from)[..2]);
     for unsure in ["$x y", "{rm,x}", "$(which rm) x", "g*t x", "git $x"] {
         assert!(saved(unsure).is_empty(), "{unsure}");
     }
@@ -133,6 +133,33 @@ fn what_runs_any_text_is_never_saved() {
         "trap 'ls' EXIT",
     ] {
         assert!(saved(command).is_empty(), "{command}: {:?}", saved(command));
+    }
+}
+
+#[test]
+fn a_command_that_is_told_what_to_run_is_opaque() {
+    for command in [
+        "bash -c \"$x\"",
+        "curl x | sh",
+        "eval \"$x\"",
+        "sudo --odd y ls",
+        "timeout $x 5 ls",
+        "env -u $x ls",
+        "watch ls",
+        "bash <<E\n$x\nE",
+        "$x ls",
+        "{rm,x}",
+        "*sh ls",
+        "timeout 5 $x ls",
+        "bash $x -c ls",
+        "trap \"$x\" EXIT",
+        "a; parallel b",
+    ] {
+        let all = of(command);
+        assert!(all[0].is_opaque && all[0].save.is_empty(), "{command}: {all:?}");
+    }
+    for command in ["bash -c ls", "eval ls", "bash x.sh", "sudo -n ls", "git $x"] {
+        assert!(!of(command)[0].is_opaque, "{command}");
     }
 }
 
@@ -323,7 +350,7 @@ fn hostile() -> impl Strategy<Value = String> {
 
 fn contains(all: &[Need], some: &[Need]) -> bool {
     some.iter().all(|need| {
-        let same = |other: &&Need| other.action == need.action && other.is_opaque == need.is_opaque;
+        let same = |other: &&Need| other.action == need.action && other.is_opaque >= need.is_opaque;
         let is_in = |thing: &[String]| {
             all.iter().filter(same).any(|other| other.things().any(|found| found == thing))
         };
@@ -337,7 +364,7 @@ proptest! {
     fn whatever_the_text_is_it_does_not_panic(text in hostile()) {
         let all = of(&text);
         for need in &all {
-            prop_assert!(!need.is_opaque || (need.save.is_empty() && need.resources == [text.clone()]));
+            prop_assert!(!need.is_opaque || need.save.is_empty());
             prop_assert!(need.save.iter().all(|pattern| pattern != "* *"));
         }
     }
@@ -346,6 +373,7 @@ proptest! {
     fn a_list_needs_all_that_its_commands_need(a in a_command(), b in a_command()) {
         let (first, second) = (of(&a), of(&b));
         prop_assert!(first.iter().chain(&second).all(|need| !need.is_opaque), "{a} / {b}");
+        prop_assert!(!first.is_empty() && !second.is_empty());
         for joint in [" ; ", "\n", " && ", " | "] {
             let both = of(&format!("{a}{joint}{b}"));
             prop_assert!(contains(&both, &first) && contains(&both, &second), "{a}{joint}{b}: {both:?}");

@@ -97,7 +97,10 @@ pub(super) fn base(name: &str) -> &str {
 
 /// Returns what a command runs besides itself.
 pub(super) fn inner(command: &Simple) -> Inner {
-    let Some(name) = command.words.first().and_then(Word::exact) else { return Inner::Nothing };
+    let Some(name) = command.words.first().and_then(Word::exact) else {
+        // It may be nothing, and then the next word is the program.
+        return Inner::Words(vec![command.words.get(1..).unwrap_or_default().to_vec()]);
+    };
     let (name, arguments) = (base(name), &command.words[1..]);
     if SHELLS.contains(&name) {
         return shell(arguments, command.input.as_ref());
@@ -126,15 +129,18 @@ fn after_options(wrapper: &Wrapper, arguments: &[Word]) -> Inner {
     let (mut at, mut own) = (0, wrapper.own);
     while let Some(word) = arguments.get(at) {
         let Some(text) = word.exact() else {
-            // An argument of its own may be anything; a command is judged by how it looks.
-            if own == 0 {
-                break;
+            // It may be no word, or several. The command is judged by how it looks, and what stands before it has to be sure.
+            if own > 0 {
+                return Inner::Unclear;
             }
-            (at, own) = (at + 1, own - 1);
-            continue;
+            break;
         };
         if text == "--" {
-            at += 1 + own;
+            at += 1;
+            if arguments.iter().skip(at).take(own).any(|word| word.exact().is_none()) {
+                return Inner::Unclear;
+            }
+            at += own;
             break;
         }
         if let Some(long) = text.strip_prefix("--") {
@@ -152,7 +158,13 @@ fn after_options(wrapper: &Wrapper, arguments: &[Word]) -> Inner {
                     at += 1;
                 }
                 Some(place) if letters[..place].chars().all(|c| wrapper.flags.contains(c)) => {
-                    at += if place + 1 == letters.len() { 2 } else { 1 };
+                    if place + 1 == letters.len() {
+                        at += 1;
+                        if arguments.get(at).is_some_and(|value| value.exact().is_none()) {
+                            return Inner::Unclear;
+                        }
+                    }
+                    at += 1;
                 }
                 None if letters.chars().all(|c| wrapper.flags.contains(c)) => at += 1,
                 Some(_) | None => return Inner::Unclear,

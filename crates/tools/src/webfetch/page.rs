@@ -156,7 +156,7 @@ mod tests {
             "<font><p>",
             "<blockquote>",
         ] {
-            let html = piece.repeat(256 * 1024 / piece.len());
+            let html = piece.repeat(40 * 1024 / piece.len());
             let before = Instant::now();
             let page = markdown(&html);
             let is_flat = ["<p><a>", "<font><p>"].contains(&piece);
