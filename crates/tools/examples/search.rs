@@ -66,6 +66,7 @@ async fn main() {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "it is what this program is for")]
 fn say(what: &str, ours: Duration, theirs: Duration, threads: &str) {
     let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
     let threads = if threads == "0" { "all" } else { threads };
