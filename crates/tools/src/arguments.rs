@@ -10,8 +10,12 @@ const MAX_BYTES: usize = 10 * 1024 * 1024;
 
 /// Parses arguments. Ignores unknown ones, because models bring habits from other tools.
 pub(crate) fn parse<T: DeserializeOwned>(call: &ToolCall) -> Result<T, Stopped> {
-    let name = &call.name;
-    let text = match call.arguments.trim() {
+    parse_text(&call.name, &call.arguments)
+}
+
+/// Parses the arguments of a call of the tool `name`.
+pub(crate) fn parse_text<T: DeserializeOwned>(name: &str, arguments: &str) -> Result<T, Stopped> {
+    let text = match arguments.trim() {
         "" => "{}",
         text => text,
     };

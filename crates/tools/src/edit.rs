@@ -1,4 +1,6 @@
-//! `edit`: replaces one exact piece of a file.
+//! `edit`: replaces one piece of a file, exactly as given or nearly so.
+
+mod tolerant;
 
 use std::io::Read as _;
 use std::path::Path;
@@ -19,6 +21,7 @@ use crate::files::{LocationFiles, Refused, blocking};
 use crate::registry::Tool;
 use crate::replace::{FileLocks, Target, hold};
 use crate::suggest::did_you_mean;
+use tolerant::Missing;
 
 /// The largest file that can be edited, in bytes.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
@@ -79,11 +82,11 @@ impl Tool for Edit {
                 return Err(Stopped::because(format!("{} does not exist{hint}", arguments.path)));
             }
             let before = content(&files, target.path(), &arguments.path)?;
-            let (after, count) = replaced(&before, &arguments)?;
+            let change = replaced(&before, &arguments)?;
             let _held = hold(context.lock.as_ref())?;
-            let replaced = target.replace(after.as_bytes(), &call);
+            let replaced = target.replace(change.after.as_bytes(), &call);
             let touched = replaced.map_err(|refused| told(refused).midway())?;
-            Ok(done(&arguments, Some((&before, &after, count))).touching(touched))
+            Ok(done(&arguments, Some((&before, &change))).touching(touched))
         })
         .await
     }
@@ -104,7 +107,8 @@ impl Tool for Edit {
     }
 }
 
-fn content(files: &LocationFiles, below: &Path, path: &str) -> Result<String, Stopped> {
+/// Returns the text of a file that can be edited.
+pub(crate) fn content(files: &LocationFiles, below: &Path, path: &str) -> Result<String, Stopped> {
     let (file, kind) = files.open_to_read(below).map_err(|refused| refused.told(path, files))?;
     if kind != FileType::RegularFile {
         return Err(Stopped::because(format!("{path} is a directory")));
@@ -133,8 +137,18 @@ fn pieces(content: &str, arguments: &Arguments) -> (String, String) {
     (old.clone(), new.clone())
 }
 
-/// Returns the content after the edit, and the number of replacements.
-fn replaced(content: &str, arguments: &Arguments) -> Result<(String, usize), Stopped> {
+/// An edit that can be made.
+struct Change {
+    /// The content after it.
+    after: String,
+    /// The number of replacements.
+    count: usize,
+    /// The first and last line of the one place, if `old` does not occur exactly.
+    nearly: Option<(usize, usize)>,
+}
+
+/// Returns the edit of a content.
+fn replaced(content: &str, arguments: &Arguments) -> Result<Change, Stopped> {
     let path = &arguments.path;
     if arguments.old.is_empty() {
         return Err(Stopped::because("old is empty; use write to make or replace a whole file"));
@@ -144,50 +158,135 @@ fn replaced(content: &str, arguments: &Arguments) -> Result<(String, usize), Sto
     }
     let (old, new) = pieces(content, arguments);
     match content.matches(old.as_str()).count() {
-        0 => Err(Stopped::because(format!(
-            "old does not occur in {path}; read the file, and give the text exactly as it is there"
-        ))),
+        0 => nearly(content, arguments),
         count if count > 1 && !arguments.all => Err(Stopped::because(format!(
             "old occurs {count} times in {path}; give more of the text around it, or set all to true"
         ))),
-        count => Ok((content.replace(old.as_str(), &new), count)),
+        count => Ok(Change { after: content.replace(old.as_str(), &new), count, nearly: None }),
     }
+}
+
+/// Returns the edit of the one place that is nearly like `old`.
+fn nearly(content: &str, arguments: &Arguments) -> Result<Change, Stopped> {
+    let Arguments { path, old, new, .. } = arguments;
+    if [old, new].iter().any(|text| text.replace("\r\n", "").contains('\r')) {
+        return Err(Stopped::because(format!(
+            "old does not occur in {path}, and it or new has a carriage return that ends no line; read the file, and give \
+             the text exactly as it is there"
+        )));
+    }
+    let place = tolerant::find(content, old, new).map_err(|missing| {
+        Stopped::because(match missing {
+            Missing::Several(lines) => {
+                let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
+                format!(
+                    "old does not occur in {path} exactly, and nearly so at several places (lines {}); read the file, and \
+                     give the text exactly as it is there, with more of the text around it",
+                    lines.join(", ")
+                )
+            }
+            Missing::Near(places) if places.is_empty() => format!(
+                "old does not occur in {path}; read the file, and give the text exactly as it is there"
+            ),
+            Missing::Near(places) => {
+                let places: Vec<_> = places.iter().map(range).collect();
+                format!(
+                    "old does not occur in {path}; {} are near: read them, and give the text exactly as it is there",
+                    places.join(" or ")
+                )
+            }
+        })
+    })?;
+    let mut after = content.to_owned();
+    after.replace_range(place.bytes, &place.new);
+    if after == content {
+        return Err(Stopped::because(format!(
+            "{path} has new already, at {}: there is nothing to change",
+            range(&place.lines)
+        )));
+    }
+    // A takeover could not tell whether it was made, and might make it twice or not at all.
+    if happened(content, arguments) == Some(true) || happened(&after, arguments) == Some(false) {
+        return Err(Stopped::because(format!(
+            "old does not occur in {path} exactly, and {} can only be changed with the exact text: read them, and give it",
+            range(&place.lines)
+        )));
+    }
+    Ok(Change { after, count: 1, nearly: Some(place.lines) })
+}
+
+fn range((first, last): &(usize, usize)) -> String {
+    if first == last { format!("line {first}") } else { format!("lines {first}-{last}") }
 }
 
 /// Returns whether a file looks like after the edit; `None` if that cannot be determined.
 ///
-/// After an edit, `old` occurs only inside `new`, so any other `old` means that it has not happened.
+/// After an edit, `old` occurs only inside `new`, so any other `old` means that it has not happened. The same is true of what is
+/// nearly `old`, unless `new` is nearly `old` itself.
 fn happened(content: &str, arguments: &Arguments) -> Option<bool> {
     let (old, new) = pieces(content, arguments);
     if old.is_empty() || new.is_empty() {
         return content.contains(&old).then_some(false).filter(|_| !old.is_empty());
     }
-    let outside = if new.contains(&old) { content.replace(&new, "\0") } else { content.to_owned() };
+    let mut outside = content.to_owned();
+    if new.contains(&old) {
+        // As it was put there, with the line ends of its place.
+        let bare = new.replace("\r\n", "\n");
+        for new in [&new, &bare.replace('\n', "\r\n"), &bare] {
+            outside = outside.replace(new.as_str(), "\0");
+        }
+    }
     match (outside.contains(&old), content.contains(&new)) {
         (true, _) => Some(false),
-        (false, true) => Some(true),
-        (false, false) => None,
+        (false, true) if new.contains(&old) => Some(true),
+        // Some other place that is nearly `old` may have been there before.
+        (false, true) => (!tolerant::is_like_any(content, &old)).then_some(true),
+        // Of what is blank nothing can be seen.
+        (false, false) if new.trim().is_empty() || tolerant::is_like_any(&new, &old) => None,
+        (false, false) => {
+            let is_there = |piece: &str| tolerant::is_like_any(content, piece);
+            match (is_there(&old), is_there(&new)) {
+                (true, false) => Some(false),
+                (false, true) => Some(true),
+                (true, true) | (false, false) => None,
+            }
+        }
     }
 }
 
 /// Makes the outcome. After a takeover the change is unknown.
-fn done(arguments: &Arguments, change: Option<(&str, &str, usize)>) -> ToolOutcome {
+fn done(arguments: &Arguments, change: Option<(&str, &Change)>) -> ToolOutcome {
     let path = &arguments.path;
     let title = title("Edited", path);
-    let Some((before, after, count)) = change else {
+    let Some((before, Change { after, count, nearly })) = change else {
         let text = format!("Edited {path}");
         return ToolOutcome::completed(title, text, Some(json!({"path": path})));
     };
+    let count = *count;
     let places = if count == 1 { "1 place".to_owned() } else { format!("{count} places") };
+    let diff = bounded_diff(before, after);
+    let mut structured = json!({"path": path, "replacements": count, "diff": diff});
+    let mut text = format!("Edited {path} in {places}");
+    if let Some(lines) = nearly {
+        structured["nearly"] = json!(true);
+        text += &format!(
+            ". `old` is not in the file exactly: {} were taken, which differ from it in white space or typographic signs. \
+             Read them if that matters",
+            range(lines)
+        );
+    }
+    ToolOutcome::completed(title, text, Some(structured))
+}
+
+/// Returns the unified diff of a text; `None` if it is too large.
+pub(crate) fn bounded_diff(before: &str, after: &str) -> Option<String> {
     let diff = TextDiff::configure()
         .timeout(Duration::from_millis(200))
         .diff_lines(before, after)
         .unified_diff()
         .context_radius(3)
         .to_string();
-    let diff = Some(diff).filter(|diff| diff.len() <= MAX_DIFF_BYTES);
-    let structured = json!({"path": path, "replacements": count, "diff": diff});
-    ToolOutcome::completed(title, format!("Edited {path} in {places}"), Some(structured))
+    Some(diff).filter(|diff| diff.len() <= MAX_DIFF_BYTES)
 }
 
 #[cfg(test)]
@@ -200,7 +299,7 @@ mod tests {
 
     fn after(content: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
         match replaced(content, &arguments(old, new, all)) {
-            Ok((after, _)) => Ok(after),
+            Ok(change) => Ok(change.after),
             Err(Stopped::Failed(message)) => Err(message),
             Err(other) => panic!("a piece of text is replaced or not: {other:?}"),
         }
@@ -245,13 +344,60 @@ mod tests {
         assert_eq!(seen("new\r\nline\r\n", "old\nline", "new\nline"), Some(true));
     }
 
+    #[test]
+    fn a_piece_that_is_nearly_there_is_replaced_and_told() {
+        let edit = arguments("if a {\n    b\n}", "if c {\n    b\n}", false);
+        let content = "fn f() {\n    if a {\n        b  \n    }\n}\n";
+        let change = replaced(content, &edit).unwrap_or_else(|other| panic!("{other:?}"));
+        assert_eq!(change.after, "fn f() {\n    if c {\n        b\n    }\n}\n");
+        let outcome = done(&edit, Some((content, &change)));
+        let crate::Text::Whole(text) = outcome.text else { panic!("it is short") };
+        assert!(text.contains("lines 2-4 were taken"), "{text}");
+        assert_eq!(outcome.structured.unwrap()["nearly"], true);
+        assert!(after("a \nb\na \n", "a\n", "x", true).unwrap_err().contains("lines 1, 3"));
+        let near = after("let a = 1;\nlet b = 2;\n", "let a = 1;\nlet c = 2;", "x", false);
+        assert!(near.unwrap_err().contains("lines 1-2 are near"));
+        assert!(after("a  b", "a", "a", false).unwrap_err().contains("the same"));
+        let twice = after("a\nb\n", "  a\n  b", "    a\n    b", false);
+        assert!(twice.unwrap_err().contains("only be changed with the exact text"));
+        assert!(after("a\u{2019}\n", "a'", "a\u{2019}", false).unwrap_err().contains("already"));
+    }
+
+    #[test]
+    fn whether_a_near_edit_happened_is_seen_or_unclear() {
+        let seen =
+            |content: &str, old: &str, new: &str| happened(content, &arguments(old, new, false));
+        assert_eq!(seen("    old x\n", "old x  ", "new"), Some(false));
+        assert_eq!(seen("    old x\n", "old x  ", "  old x"), None, "new is nearly old");
+        assert_eq!(seen("new\n  old x\n", "old x ", "new"), None, "new may have been there");
+        assert_eq!(seen("    new\n", "old x\n", "new\n"), Some(true));
+        assert_eq!(seen("other", "old x ", "new"), None);
+        assert_eq!(
+            seen("\u{2019}\n\n\t", "'\n", "\r\n"),
+            None,
+            "what comes together is like old again"
+        );
+    }
+
     proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(3_000))]
+        #[test]
+        fn a_near_edit_is_never_made_twice_or_denied(
+            content in "[ab \t\r\n\u{2019}]{0,16}", old in "[ab '\r\n]{1,5}", new in "[abx \r\n]{0,5}",
+        ) {
+            let edit = arguments(&old, &new, false);
+            if let Ok(Change { after, nearly: Some(_), .. }) = replaced(&content, &edit) {
+                assert_ne!(happened(&content, &edit), Some(true), "it had not happened");
+                assert_ne!(happened(&after, &edit), Some(false), "it has happened");
+            }
+        }
+
         #[test]
         fn an_edit_is_recognised_before_and_never_denied_after(
             content in "[abc\n]{0,12}", old in "[abc\n]{1,3}", new in "[abc\n]{0,4}",
         ) {
             let arguments = arguments(&old, &new, true);
-            if let Ok((after, _)) = replaced(&content, &arguments)
+            if let Ok(Change { after, nearly: None, .. }) = replaced(&content, &arguments)
                 && !new.contains(&old) && !after.contains(&old)
             {
                 assert_eq!(happened(&content, &arguments), Some(false));

@@ -13,6 +13,8 @@
 //!
 //! Absent: permissions, the store, and the use of a settlement. Only its sandbox bounds `shell`.
 
+mod alike;
+mod apply_patch;
 mod arguments;
 pub mod bound;
 mod call;
@@ -21,6 +23,7 @@ mod files;
 mod glob;
 mod grep;
 mod lines;
+mod needs;
 mod outputs;
 mod read;
 mod registry;
@@ -31,11 +34,14 @@ mod skill;
 mod skills;
 mod suggest;
 mod texts;
+mod todo;
 mod walk;
+mod webfetch;
 mod write;
 
 pub use bound::Limits;
 pub use call::{Probe, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
+pub use needs::{Need, needs};
 pub use outputs::{BLOB_KIND, MANAGED_PREFIX, ManagedOutputs, OrgOutputs};
 pub use registry::Registry;
 pub use settle::{Settlement, settle};

@@ -181,7 +181,7 @@ fn outcome(shown: Shown, page: Page, path: &str, what: &str) -> ToolOutcome {
 
 /// Returns whether a file looks binary: a NUL, or more than three in ten characters are control characters or
 /// invalid UTF-8.
-fn is_binary(start: &[u8]) -> bool {
+pub(crate) fn is_binary(start: &[u8]) -> bool {
     let odd = String::from_utf8_lossy(start)
         .chars()
         .filter(|c| *c == '\u{FFFD}' || (c.is_control() && !"\n\r\t\u{c}\u{1b}\u{8}".contains(*c)))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::ToolClass;
+use egress::Egress;
 use sandbox::Sandbox;
 
 use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
@@ -31,16 +32,20 @@ pub struct Registry {
 impl Registry {
     /// Makes `edit`, `glob`, `grep`, `read`, `shell`, `skill` and `write`; commands run in `sandbox`.
     pub fn standard(sandbox: Arc<dyn Sandbox>) -> Self {
-        let locks = Arc::new(FileLocks::default());
-        let tools: [Box<dyn Tool>; 7] = [
-            Box::new(crate::edit::Edit { locks: locks.clone() }),
-            Box::new(crate::glob::Glob),
-            Box::new(crate::grep::Grep),
-            Box::new(crate::read::Read),
-            Box::new(crate::shell::Shell { sandbox }),
-            Box::new(crate::skill::Skill),
-            Box::new(crate::write::Write { locks }),
-        ];
+        Self::of(standard(sandbox, &Arc::default()))
+    }
+
+    /// Makes those of [`Registry::standard`], and `apply_patch`, `todowrite` and `webfetch`. Pages are fetched through `egress`.
+    pub fn with_web(sandbox: Arc<dyn Sandbox>, egress: &Egress) -> Self {
+        let locks = Arc::default();
+        let mut tools = standard(sandbox, &locks);
+        tools.push(Box::new(crate::apply_patch::ApplyPatch { locks }));
+        tools.push(Box::new(crate::todo::TodoWrite));
+        tools.push(Box::new(crate::webfetch::WebFetch { transport: egress.for_organisations() }));
+        Self::of(tools)
+    }
+
+    fn of(tools: Vec<Box<dyn Tool>>) -> Self {
         let tools = tools.into_iter().map(|tool| (tool.definition().name, tool)).collect();
         Self { tools: Arc::new(tools) }
     }
@@ -78,4 +83,16 @@ impl Registry {
             None => Probe::NotDone,
         }
     }
+}
+
+fn standard(sandbox: Arc<dyn Sandbox>, locks: &Arc<FileLocks>) -> Vec<Box<dyn Tool>> {
+    vec![
+        Box::new(crate::edit::Edit { locks: locks.clone() }),
+        Box::new(crate::glob::Glob),
+        Box::new(crate::grep::Grep),
+        Box::new(crate::read::Read),
+        Box::new(crate::shell::Shell { sandbox }),
+        Box::new(crate::skill::Skill),
+        Box::new(crate::write::Write { locks: locks.clone() }),
+    ]
 }

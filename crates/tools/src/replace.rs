@@ -1,5 +1,6 @@
 //! Replaces a file as a whole: never half of it, and never two calls at once.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
@@ -35,9 +36,79 @@ impl Default for FileLocks {
 impl FileLocks {
     /// Locks a file while it is read, changed and written back. Blocks.
     fn hold(&self, root: &Path, file: &Path) -> MutexGuard<'_, ()> {
+        self.0[self.slot(root, file)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot(&self, root: &Path, file: &Path) -> usize {
         let index = hash(&(root, file)) % self.0.len() as u64;
-        let slot = usize::try_from(index).unwrap_or(0);
-        self.0[slot].lock().unwrap_or_else(PoisonError::into_inner)
+        usize::try_from(index).unwrap_or(0)
+    }
+
+    /// Locks several files, in one order for all calls. Blocks. If a file is meanwhile moved to another name, tries again.
+    pub(crate) fn hold_all(
+        &self,
+        files: &LocationFiles,
+        paths: &[PathBuf],
+    ) -> Result<HeldFiles<'_>, Refused> {
+        let slots = || -> Result<BTreeSet<usize>, Refused> {
+            let slot = |path: &PathBuf| -> Result<usize, Refused> {
+                Ok(self.slot(files.real_root(), &resolve(files, path)?.0))
+            };
+            paths.iter().map(slot).collect()
+        };
+        for _ in 0..REPLACED_MEANWHILE {
+            let wanted = slots()?;
+            let lock = |slot: &usize| self.0[*slot].lock().unwrap_or_else(PoisonError::into_inner);
+            let guards = wanted.iter().map(lock).collect();
+            if slots()? == wanted {
+                return Ok(HeldFiles(guards));
+            }
+        }
+        Err(Refused::Io(io::Error::other("they keep being moved; try again")))
+    }
+}
+
+/// Files that no other call of this worker changes meanwhile.
+pub(crate) struct HeldFiles<'a>(
+    #[expect(dead_code, reason = "held until it is dropped")] Vec<MutexGuard<'a, ()>>,
+);
+
+impl HeldFiles<'_> {
+    /// Finds one of the files, as [`Target::find`] does. It stays locked as long as these are.
+    pub(crate) fn target<'f>(
+        &'f self,
+        files: &'f LocationFiles,
+        path: &Path,
+    ) -> Result<Target<'f>, Refused> {
+        let (real, existing_mode) = resolve(files, path)?;
+        Ok(Target { files, given: path.to_path_buf(), path: real, existing_mode, _held: None })
+    }
+}
+
+/// Returns the path with symlinks resolved, if it exists, and its mode.
+fn resolve(files: &LocationFiles, path: &Path) -> Result<(PathBuf, Option<u32>), Refused> {
+    let mut tries = REPLACED_MEANWHILE;
+    loop {
+        let fd = match files.open(path, OFlags::PATH) {
+            Err(Refused::Missing) => return Ok((path.to_path_buf(), None)),
+            Err(other) => return Err(other),
+            Ok(fd) => fd,
+        };
+        let real = files.real_relative(&fd);
+        let stat = fstat(&fd)?;
+        // Another call has just replaced this file, which has no name any more.
+        if stat.st_nlink == 0 && tries > 0 {
+            tries -= 1;
+            continue;
+        }
+        let mode = stat.st_mode;
+        if FileType::from_raw_mode(mode) != FileType::RegularFile {
+            return Err(Refused::Io(io::Error::other("it is not a file")));
+        }
+        if mode & 0o222 == 0 {
+            return Err(Refused::Io(io::Error::other("it is read-only")));
+        }
+        return Ok((real?, Some(mode & 0o7777)));
     }
 }
 
@@ -50,10 +121,13 @@ fn hash(value: &impl Hash) -> u64 {
 /// A file that is about to change, and may not exist yet. No other call of this worker changes it meanwhile.
 pub(crate) struct Target<'a> {
     files: &'a LocationFiles,
+    /// The path below the root, as it was given.
+    given: PathBuf,
     /// The path below the root, with symlinks resolved if it exists.
     path: PathBuf,
     existing_mode: Option<u32>,
-    _held: MutexGuard<'a, ()>,
+    /// `None` if its lock is held elsewhere, for as long as this lives.
+    _held: Option<MutexGuard<'a, ()>>,
 }
 
 impl<'a> Target<'a> {
@@ -64,31 +138,10 @@ impl<'a> Target<'a> {
         locks: &'a FileLocks,
         path: &Path,
     ) -> Result<Self, Refused> {
-        let mut tries = REPLACED_MEANWHILE;
-        let (path, existing_mode) = loop {
-            let fd = match files.open(path, OFlags::PATH) {
-                Err(Refused::Missing) => break (path.to_path_buf(), None),
-                Err(other) => return Err(other),
-                Ok(fd) => fd,
-            };
-            let real = files.real_relative(&fd);
-            let stat = fstat(&fd)?;
-            // Another call has just replaced this file, which has no name any more.
-            if stat.st_nlink == 0 && tries > 0 {
-                tries -= 1;
-                continue;
-            }
-            let mode = stat.st_mode;
-            if FileType::from_raw_mode(mode) != FileType::RegularFile {
-                return Err(Refused::Io(io::Error::other("it is not a file")));
-            }
-            if mode & 0o222 == 0 {
-                return Err(Refused::Io(io::Error::other("it is read-only")));
-            }
-            break (real?, Some(mode & 0o7777));
-        };
-        let held = locks.hold(files.real_root(), &path);
-        Ok(Self { files, path, existing_mode, _held: held })
+        let (real, existing_mode) = resolve(files, path)?;
+        let held = locks.hold(files.real_root(), &real);
+        let given = path.to_path_buf();
+        Ok(Self { files, given, path: real, existing_mode, _held: Some(held) })
     }
 
     pub(crate) fn exists(&self) -> bool {
@@ -129,6 +182,13 @@ impl<'a> Target<'a> {
                 Err(Refused::Io(error))
             }
         }
+    }
+
+    /// Removes the name by which the file was given; a symlink's target stays. Returns the touched path.
+    pub(crate) fn remove(&self) -> Result<Touched, Refused> {
+        let (parent, name) = self.files.open_parent(&self.given)?;
+        unlinkat(&parent, &name, AtFlags::empty())?;
+        Ok(self.touched(&parent, &name))
     }
 
     /// Returns the path below the root without symlinks. If the name is not UTF-8 or the directory was moved

@@ -1,5 +1,14 @@
 //! The seven tools on a real directory. Long because all tools share one place and most tests use several.
 
+#[path = "tools/any_bytes.rs"]
+mod any_bytes;
+#[path = "tools/bash.rs"]
+mod bash;
+#[path = "tools/patch.rs"]
+mod patch;
+#[path = "tools/web.rs"]
+mod web;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -26,18 +35,33 @@ struct Place {
     blobs: Blobs,
 }
 
+fn sandbox() -> Arc<ProcessSandbox> {
+    Arc::new(ProcessSandbox::new(
+        env!("CARGO_BIN_EXE_tools-testbed").into(),
+        Vec::<String>::new(),
+        Environment::from_vars(std::env::vars_os()),
+        std::env::temp_dir(),
+    ))
+}
+
 impl Place {
     fn new() -> Self {
+        Self::of(Registry::standard(sandbox()))
+    }
+
+    /// A place whose tools may reach `allowed` besides the internet.
+    fn with_web(allowed: &[&str]) -> Self {
+        let allowed = allowed.iter().map(|host| host.parse().expect("a host")).collect();
+        let rules = egress::Rules { allowed, ..egress::Rules::default() };
+        let egress = egress::Egress::new(&rules.into()).expect("an egress");
+        Self::of(Registry::with_web(sandbox(), &egress))
+    }
+
+    fn of(registry: Registry) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let root = folder.path().join("root");
         fs::create_dir(&root).expect("a directory");
         let blobs = Blobs::in_folder(&folder.path().join("blobs")).expect("a folder for blobs");
-        let sandbox = ProcessSandbox::new(
-            env!("CARGO_BIN_EXE_tools-testbed").into(),
-            Vec::<String>::new(),
-            Environment::from_vars(std::env::vars_os()),
-            std::env::temp_dir(),
-        );
         let context = ToolContext {
             root,
             shown_root: "/workspace".into(),
@@ -48,7 +72,7 @@ impl Place {
             limits: Limits::default(),
             skills: Some(SkillScope { permitted: Permitted::All, in_project: false }),
         };
-        Self { registry: Registry::standard(Arc::new(sandbox)), context, folder, blobs }
+        Self { registry, context, folder, blobs }
     }
 
     fn root(&self) -> &Path {

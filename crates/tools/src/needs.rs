@@ -1,0 +1,238 @@
+//! What a call asks leave for: the actions and the texts that rules' patterns are compared with.
+//!
+//! ```text
+//! tool, arguments, directory ─▶ Need { action, resources, save } …
+//!        shell: parser ─▶ one resource for each command in it      a path: as given, from the directory, in full
+//!        not understood: the whole text, never saved               outside the directory: `external_directory` besides
+//! ```
+//!
+//! Lexical and pure: looks at no file, and the same bytes have the same needs on every worker.
+//!
+//! Invariant: the needs of `a ; b` contain those of `a` and those of `b`.
+//!
+//! Absent: the rules, and the walls. A program does what it does, whatever its command looks like; the sandbox bounds it.
+
+mod paths;
+mod saved;
+mod script;
+mod shell;
+mod word;
+mod wrapped;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::apply_patch;
+use crate::arguments;
+use crate::outputs::MANAGED_PREFIX;
+
+/// The stack of the thread that parses, in bytes. The parser's recursion is bounded, and larger than other threads' stacks.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// One thing that a call asks leave for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// The action, by the name that rules have for it: `edit`, `read`, `shell`, `glob`, `grep`, `skill`, `webfetch`,
+    /// `todowrite` or `external_directory`.
+    pub action: &'static str,
+    /// The texts that patterns are compared with, each once: see [`Need::things`].
+    pub resources: Vec<String>,
+    /// The patterns that leave for good would save. Empty if it may not be saved.
+    pub save: Vec<String>,
+    /// Something in it was not taken apart: the resource is a whole script, or one of the commands runs what it is told only
+    /// when it runs (`$x`, `bash -c "$x"`, `curl … | sh`). A rule that denies counts as usual. To allow it, only `*` and the very text
+    /// count, because `git *` says nothing about what else is in it; and that no pattern of a rule that denies matches does not
+    /// mean that its command is not in it.
+    pub is_opaque: bool,
+}
+
+impl Need {
+    /// Returns the names of each thing that leave is needed for. A rule is about a thing if its pattern matches any of the
+    /// thing's names, and all things must be allowed. The resources of `shell` are commands, of which each is a thing; other
+    /// resources are the names of one: a path as it was given, from the directory, and in full.
+    pub fn things(&self) -> impl Iterator<Item = &[String]> {
+        let size = if self.action == "shell" { 1 } else { self.resources.len().max(1) };
+        self.resources.chunks(size)
+    }
+}
+
+/// Returns the needs of a call. A call whose arguments its tool cannot read, or whose tool there is not, has none: it fails
+/// before it does anything. `directory` is the session's, absolute.
+#[must_use]
+pub fn needs(tool: &str, arguments: &str, directory: &str) -> Vec<Need> {
+    let mut needs = Gathered::default();
+    match tool {
+        "shell" => {
+            if let Some(OfShell { command }) = read(tool, arguments) {
+                of_shell(&command, directory, &mut needs);
+            }
+        }
+        "read" => {
+            if let Some(OfFile { path }) = read(tool, arguments) {
+                needs.path("read", &path, directory);
+            }
+        }
+        "write" | "edit" => {
+            if let Some(OfFile { path }) = read(tool, arguments) {
+                needs.path("edit", &path, directory);
+            }
+        }
+        "apply_patch" => {
+            let changes = read(tool, arguments)
+                .and_then(|apply_patch::Arguments { patch }| apply_patch::parse(&patch).ok());
+            for path in changes.iter().flatten().flat_map(apply_patch::FileChange::paths) {
+                needs.path("edit", path, directory);
+            }
+        }
+        "glob" | "grep" => {
+            if let Some(OfSearch { pattern, path }) = read(tool, arguments) {
+                let action = if tool == "glob" { "glob" } else { "grep" };
+                needs.thing(action, vec![pattern], Some("*".to_owned()));
+                if let Some(path) = path.filter(|path| !path.starts_with(MANAGED_PREFIX)) {
+                    needs.outside(&path, directory, true);
+                }
+            }
+        }
+        "todowrite" => needs.thing("todowrite", vec!["*".to_owned()], Some("*".to_owned())),
+        "webfetch" => {
+            if let Some(OfPage { url }) = read(tool, arguments) {
+                let url = url.trim().to_owned();
+                let save = saved_address(&url);
+                needs.thing("webfetch", vec![url], save);
+            }
+        }
+        "skill" => {
+            if let Some(OfSkill { name }) = read(tool, arguments) {
+                let save = (!name.contains(['*', '?'])).then(|| name.clone());
+                needs.thing("skill", vec![name], save);
+            }
+        }
+        _ => {}
+    }
+    needs.needs
+}
+
+fn read<T: DeserializeOwned>(tool: &str, arguments: &str) -> Option<T> {
+    arguments::parse_text(tool, arguments).ok()
+}
+
+/// Parses a command on a thread of its own, with enough stack. If the parser panics, the command was not taken apart.
+fn of_shell(command: &str, directory: &str, needs: &mut Gathered) {
+    let parsed = std::thread::scope(|scope| {
+        let parse = || {
+            let mut found = Gathered::default();
+            shell::add(command, directory, &mut found);
+            found
+        };
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+        thread.spawn_scoped(scope, parse).ok()?.join().ok()
+    });
+    match parsed {
+        Some(found) => needs.needs.extend(found.needs),
+        None => needs.whole("shell", command),
+    }
+}
+
+#[derive(Deserialize)]
+struct OfShell {
+    command: String,
+}
+
+#[derive(Deserialize)]
+struct OfFile {
+    #[serde(alias = "filePath")]
+    path: String,
+}
+
+#[derive(Deserialize)]
+struct OfSearch {
+    pattern: String,
+    #[serde(alias = "filePath")]
+    path: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct OfPage {
+    url: String,
+}
+
+/// Returns the pattern of all pages of an address's host.
+fn saved_address(address: &str) -> Option<String> {
+    let url = url::Url::parse(address).ok()?;
+    let host = url.host_str().filter(|host| !host.contains(['*', '?']))?;
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    Some(format!("{}://{host}{port}/*", url.scheme()))
+}
+
+#[derive(Deserialize)]
+struct OfSkill {
+    name: String,
+}
+
+/// Needs on their way: one for all commands, and one for each other thing.
+#[derive(Debug, Default)]
+struct Gathered {
+    needs: Vec<Need>,
+}
+
+impl Gathered {
+    /// Adds a command. Without a pattern, none of the commands may be saved.
+    fn command(&mut self, text: String, save: Option<String>) {
+        let need = match self.needs.iter_mut().position(|need| need.action == "shell") {
+            Some(at) => &mut self.needs[at],
+            None => {
+                let (action, resources, save) = ("shell", Vec::new(), Vec::new());
+                self.needs.insert(0, Need { action, resources, save, is_opaque: false });
+                &mut self.needs[0]
+            }
+        };
+        need.resources.extend((!need.resources.contains(&text)).then_some(text));
+        need.save.extend(save.filter(|pattern| !need.save.contains(pattern)));
+    }
+
+    /// Says whether leave for the commands may be saved, and whether something in them is not known.
+    fn finish_commands(&mut self, is_saved: bool, is_opaque: bool) {
+        for need in self.needs.iter_mut().filter(|need| need.action == "shell") {
+            need.is_opaque = is_opaque;
+            if !is_saved {
+                need.save.clear();
+            }
+        }
+    }
+
+    /// Adds a thing by its names.
+    fn thing(&mut self, action: &'static str, names: Vec<String>, save: Option<String>) {
+        let mut resources: Vec<String> = Vec::with_capacity(names.len());
+        for name in names {
+            resources.extend((!resources.contains(&name)).then_some(name));
+        }
+        let save = save.into_iter().collect();
+        let need = Need { action, resources, save, is_opaque: false };
+        self.needs.extend((!self.needs.contains(&need)).then_some(need));
+    }
+
+    /// Adds a text that was not taken apart.
+    fn whole(&mut self, action: &'static str, text: &str) {
+        let resources = vec![text.to_owned()];
+        self.needs.push(Need { action, resources, save: Vec::new(), is_opaque: true });
+    }
+
+    /// Adds a path, and the directory outside to which it leads.
+    fn path(&mut self, action: &'static str, path: &str, directory: &str) {
+        let names = paths::forms(path, directory);
+        let short = names.get(1).cloned().unwrap_or_else(|| path.to_owned());
+        self.thing(action, names, paths::saved(action, &short));
+        if !path.starts_with(MANAGED_PREFIX) {
+            self.outside(path, directory, false);
+        }
+    }
+
+    fn outside(&mut self, path: &str, directory: &str, is_directory: bool) {
+        if let Some(place) = paths::outside(path, directory, is_directory) {
+            self.thing("external_directory", vec![place.clone()], Some(place));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
