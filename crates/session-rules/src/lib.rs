@@ -36,6 +36,7 @@ mod boundary;
 mod compact;
 mod controls;
 mod draft;
+mod effective;
 mod ending;
 mod estimate;
 mod files;

@@ -1,6 +1,7 @@
 use domain::{DrainEnd, FencingToken, Seq, SessionError, SessionRef, SnapshotTree, Taken};
 use history::History;
 use llm_protocol::retry::Schedule;
+use settings::{Effective, Permissions};
 
 use crate::agents::Agents;
 use crate::models::Models;
@@ -50,6 +51,8 @@ pub enum WorkspaceState<'a> {
 pub struct RuleSettings {
     /// The agents that prompts may choose.
     pub agents: Agents,
+    /// The permission rules of the Location's settings, for all agents.
+    pub permissions: Permissions,
     /// The most turns in a row without new input, unless the agent sets it. The last one must answer without tools.
     pub max_steps: i32,
     /// The retries of a failed wire request: one budget for all failures between two whole replies.
@@ -93,6 +96,7 @@ impl Default for RuleSettings {
     fn default() -> Self {
         Self {
             agents: Agents::default(),
+            permissions: Effective::default().permissions,
             max_steps: 200,
             retry: Schedule::default(),
             max_recoveries: 3,

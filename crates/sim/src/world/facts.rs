@@ -162,6 +162,7 @@ fn settings() -> RuleSettings {
             skills: Permitted::All,
             steps: None,
         }),
+        permissions: RuleSettings::default().permissions,
         max_steps: 5,
         retry: Schedule {
             base: Duration::from_millis(40),
