@@ -99,6 +99,12 @@ pub fn effective(organisation: &OrganisationSettings, project: &ProjectSettings)
     effective
 }
 
+/// Returns the hash of a text of settings: SHA-256, in hex.
+#[must_use]
+pub fn text_hash(text: &str) -> String {
+    hex::encode(Sha256::digest(text.as_bytes()))
+}
+
 impl Default for Effective {
     /// Returns the settings of a Location for which nobody has set anything.
     fn default() -> Self {

@@ -35,5 +35,5 @@ pub use agent::{AgentDefinition, AgentMode};
 pub use command::{CommandDefinition, ExpansionTooLong};
 pub use diagnostic::{Diagnostic, Severity};
 pub use document::{OrganisationSettings, ProjectSettings, SettingsFile};
-pub use effective::{Bounds, Effective, effective};
+pub use effective::{Bounds, Effective, effective, text_hash};
 pub use permissions::{Judgement, Layer, LayeredRule, Permissions};
