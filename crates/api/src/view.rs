@@ -1,6 +1,7 @@
 //! The shapes in which sessions and messages are shown: `{ info, parts }`, as stock clients expect. One row gives one
 //! shape, whether it was read or folded.
 
+mod agent;
 mod call;
 mod files;
 mod message;
@@ -11,6 +12,7 @@ mod stock;
 mod stock_tool;
 mod tokens;
 
+pub(crate) use agent::{agents, second_agents};
 pub(crate) use files::{AddedSteps, DiffView, FileView, SummaryView};
 pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message, part,

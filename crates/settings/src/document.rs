@@ -6,7 +6,7 @@ use crate::read::{config, markdown_agent, markdown_command};
 use crate::sheet::Sheet;
 
 /// The most bytes of one file that count.
-const MAX_FILE: usize = 256 * 1024;
+pub const MAX_FILE_BYTES: usize = 256 * 1024;
 
 /// A settings file of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +67,13 @@ impl ProjectSettings {
         for file in files {
             let Some(kind) = FileKind::of(&file.path) else { continue };
             let mut remarks = Remarks::new(&file.path);
-            if file.more || file.text.len() > MAX_FILE {
+            if file.more || file.text.len() > MAX_FILE_BYTES {
                 remarks.error(
                     0,
-                    format!("the file has more than {} KiB and does not count", MAX_FILE / 1024),
+                    format!(
+                        "the file has more than {} KiB and does not count",
+                        MAX_FILE_BYTES / 1024
+                    ),
                 );
             } else {
                 settings.sheet.merge(match kind {

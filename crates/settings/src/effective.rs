@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -105,10 +106,27 @@ pub fn text_hash(text: &str) -> String {
     hex::encode(Sha256::digest(text.as_bytes()))
 }
 
+impl Effective {
+    /// Returns the settings of a Location for which nobody has set anything.
+    #[must_use]
+    pub fn built_in() -> &'static Self {
+        static BUILT_IN: LazyLock<Effective> = LazyLock::new(|| {
+            effective(&OrganisationSettings::default(), &ProjectSettings::default())
+        });
+        &BUILT_IN
+    }
+
+    /// Returns an agent that a prompt may choose.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Option<&AgentDefinition> {
+        self.agents.get(name).filter(|agent| !agent.hidden)
+    }
+}
+
 impl Default for Effective {
     /// Returns the settings of a Location for which nobody has set anything.
     fn default() -> Self {
-        effective(&OrganisationSettings::default(), &ProjectSettings::default())
+        Self::built_in().clone()
     }
 }
 

@@ -34,6 +34,6 @@ mod value;
 pub use agent::{AgentDefinition, AgentMode};
 pub use command::{CommandDefinition, ExpansionTooLong};
 pub use diagnostic::{Diagnostic, Severity};
-pub use document::{OrganisationSettings, ProjectSettings, SettingsFile};
+pub use document::{MAX_FILE_BYTES, OrganisationSettings, ProjectSettings, SettingsFile};
 pub use effective::{Bounds, Effective, effective, text_hash};
 pub use permissions::{Judgement, Layer, LayeredRule, Permissions};

@@ -9,8 +9,8 @@ use super::route::Route;
 use crate::ApiState;
 use crate::surface::native::{
     agents, credentials, diff, entries, explain, export, fork, health, import, inbox, instructions,
-    log, messages, models, moves, oauth, platform, projects, providers, reverts, sessions, tree,
-    wait,
+    log, messages, models, moves, oauth, platform, projects, providers, reverts, sessions,
+    settings, tree, wait,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -162,6 +162,18 @@ pub(super) fn routes() -> Vec<Route> {
             "instructions.set",
             "Set the organisation's instructions; an empty text removes them",
             instructions::set,
+        ),
+        get(
+            "/platform/settings",
+            "settings.get",
+            "Show the organisation's settings, with remarks",
+            settings::show,
+        ),
+        put(
+            "/platform/settings",
+            "settings.set",
+            "Set the organisation's settings; an empty text removes them",
+            settings::set,
         ),
         get(
             "/platform/model",

@@ -25,6 +25,7 @@ mod providers;
 mod released;
 mod reverts;
 mod routes;
+mod settings;
 mod stock;
 mod tree;
 mod world;

@@ -36,6 +36,7 @@ mod scenarios_forks;
 mod scenarios_moves;
 mod scenarios_resume;
 mod scenarios_turns;
+mod settings;
 mod skills;
 mod spans;
 mod stalls;
