@@ -8,7 +8,8 @@ use settings::{ProjectSettings, SettingsFile, text_hash};
 use store::SettingsText;
 
 use crate::drain::{at, begin};
-use crate::world::{World, call, listen, ok};
+use crate::stock::listen;
+use crate::world::{World, call, ok};
 
 const PATH: &str = "/platform/settings";
 

@@ -30,7 +30,7 @@ fn kinds(frames: &[Sse]) -> Vec<String> {
         .collect()
 }
 
-async fn listen(world: &World, gateway: &axum::Router, path: &str) -> SseReader {
+pub(crate) async fn listen(world: &World, gateway: &axum::Router, path: &str) -> SseReader {
     SseReader::new(send(gateway, request("GET", path, &world.key, None)).await)
 }
 
