@@ -6,7 +6,6 @@ use blobs::Blobs;
 use credentials::Credentials;
 use domain::Clock;
 use placement_api::Placement;
-use session_rules::Agents;
 use signals::Signals;
 use store::Store;
 use tasks::TaskGroup;
@@ -58,7 +57,6 @@ struct Shared {
     hub: Arc<Hub>,
     feeds: Arc<Feeds>,
     homes: Homes,
-    agents: Agents,
     streams: Arc<Shares>,
     large_reads: LargeReads,
     serving: AtomicBool,
@@ -85,8 +83,6 @@ impl ApiState {
         let authenticator = Authenticator::new(store.clone(), clock.clone());
         let serving = AtomicBool::new(true);
         let homes = Homes::default();
-        // Workers have the same agents; no others exist yet.
-        let agents = Agents::default();
         Self {
             shared: Arc::new(Shared {
                 store,
@@ -100,7 +96,6 @@ impl ApiState {
                 hub,
                 feeds,
                 homes,
-                agents,
                 streams: Shares::of_streams(),
                 large_reads: LargeReads::default(),
                 serving,
@@ -182,9 +177,5 @@ impl ApiState {
 
     pub(crate) fn large_reads(&self) -> &LargeReads {
         &self.shared.large_reads
-    }
-
-    pub(crate) fn agents(&self) -> &Agents {
-        &self.shared.agents
     }
 }

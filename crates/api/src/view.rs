@@ -1,6 +1,7 @@
 //! The shapes in which sessions and messages are shown: `{ info, parts }`, as stock clients expect. One row gives one
 //! shape, whether it was read or folded.
 
+mod agent;
 mod ask;
 mod call;
 mod files;
@@ -12,6 +13,7 @@ mod stock;
 mod stock_tool;
 mod tokens;
 
+pub(crate) use agent::{agents, second_agents};
 pub(crate) use ask::{AskView, is_permission, second_ask, stock_ask};
 pub(crate) use files::{AddedSteps, DiffView, FileView, SummaryView};
 pub(crate) use message::{

@@ -1,7 +1,10 @@
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+
 /// The permitted things of one kind: all of them, or the named ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Permitted {
     /// Everything.
     All,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::{ErrorCode, Permitted, SessionError};
+use settings::Effective;
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,46 +29,10 @@ pub struct Agents {
     others: BTreeMap<String, Agent>,
 }
 
-const BUILD: &str = "\
-You are OpenCode, a coding agent that works in a workspace through tools.
-Do what the user asks, completely, and no more than that. Look before you change: read the files that \
-matter, follow the conventions that you find, and keep changes small.
-Use the tools to act; several independent calls may be made at once. When something can be checked by \
-running it, run it. A tool result that says its outcome is unknown may have had its effect: look before \
-you repeat it.
-Answer briefly and in plain text. Say what you did, what you saw, and what is left.";
-
-const PLAN: &str = "\
-You are OpenCode, a coding agent that plans work in a workspace. You can look at everything in it and change \
-nothing: you have no tools that write or run anything, and do not ask for any.
-Look at the files that matter before you say how something is or could be done. Several independent calls \
-may be made at once.
-Answer with a plan that somebody can carry out without having seen what you saw: what to change and where, in \
-which order, how to check it, and what you are not sure of. Be brief and use plain text.";
-
-/// The tools of `plan`, which only look.
-const LOOKING: [&str; 4] = ["glob", "grep", "read", "skill"];
-
 impl Default for Agents {
-    /// Returns `build`, which may do everything, and `plan`, which may only look.
+    /// Returns the agents of a Location for which nobody has set anything.
     fn default() -> Self {
-        let build = Agent {
-            name: "build".into(),
-            description: "Works in the workspace: reads, changes and runs what is needed.".into(),
-            instructions: BUILD.into(),
-            tools: Permitted::All,
-            skills: Permitted::All,
-            steps: None,
-        };
-        let plan = Agent {
-            name: "plan".into(),
-            description:
-                "Looks at the workspace and says how to go about something; changes nothing.".into(),
-            instructions: PLAN.into(),
-            tools: Permitted::only(LOOKING),
-            ..build.clone()
-        };
-        Self::of(build).with(plan)
+        Self::from(&Effective::default())
     }
 }
 
@@ -117,16 +82,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_one_that_may_do_everything_and_one_that_only_looks() {
+    fn some_may_do_everything_and_others_only_look() {
         let agents = Agents::default();
         let names: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
-        assert_eq!(names, ["build", "plan"]);
+        assert_eq!(names, ["build", "explore", "general", "plan"]);
         let may = |agent: &str, tool: &str| agents.get(agent).expect("known").tools.allows(tool);
         for tool in ["glob", "grep", "read", "skill"] {
-            assert!(may("build", tool) && may("plan", tool), "{tool}");
+            assert!(["build", "explore", "general", "plan"].iter().all(|agent| may(agent, tool)));
         }
         for tool in ["write", "edit", "shell", "what comes later"] {
-            assert!(may("build", tool) && !may("plan", tool), "{tool}");
+            assert!(may("build", tool) && may("general", tool), "{tool}");
+            assert!(!may("plan", tool) && !may("explore", tool), "{tool}");
         }
     }
 
@@ -134,7 +100,10 @@ mod tests {
     fn an_unknown_one_is_an_error_that_names_those_there_are() {
         let error = Agents::default().get("review").expect_err("unknown");
         assert_eq!(error.code, ErrorCode::SessionAgentUnknown);
-        assert!(error.message.contains("`review` (there is build, plan)"), "{error:?}");
+        assert!(
+            error.message.contains("`review` (there is build, explore, general, plan)"),
+            "{error:?}"
+        );
     }
 
     #[test]
@@ -142,6 +111,6 @@ mod tests {
         let agents = Agents::default();
         let other = Agent { steps: Some(3), ..agents.get("build").expect("known").clone() };
         let agents = agents.with(other.clone()).with(Agent { name: "plan".into(), ..other });
-        assert_eq!(agents.iter().map(|agent| agent.steps).collect::<Vec<_>>(), [Some(3), Some(3)]);
+        assert_eq!(agents.iter().map(|agent| agent.steps).filter(Option::is_some).count(), 2);
     }
 }

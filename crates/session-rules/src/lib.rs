@@ -37,6 +37,7 @@ mod boundary;
 mod compact;
 mod controls;
 mod draft;
+mod effective;
 mod ending;
 mod estimate;
 mod files;

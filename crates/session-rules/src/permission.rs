@@ -5,6 +5,7 @@
 
 use domain::{RuleAction, ToolRule, rule_names};
 use serde_json::Value;
+use settings::{Layer, Permissions};
 
 /// The longest text of a call that a pattern is compared with, in bytes. Nothing longer is allowed by a pattern.
 const MAX_TEXT: usize = 32 * 1024;
@@ -35,15 +36,28 @@ const COMMANDERS: [&str; 16] = [
 /// The tools whose path is about where they look, and their pattern about what for.
 const SEARCHES: [&str; 2] = ["glob", "grep"];
 
-/// The rules about a session's calls, in the order in which they are asked: of those that match the last one decides.
+/// The rules about the calls of an agent in a session.
+///
+/// Of the built-in rules and the session's the last that matches decides. The organisation's rules and the project's can only make
+/// that stricter. A project's rule that [widens](settings::LayeredRule::widens) lets a call run that would be asked about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layers<'a> {
-    /// Of everybody: what the service asks about, whoever works.
-    pub(crate) base: &'a [ToolRule],
-    /// Of the session.
+    /// Those of the settings.
+    pub(crate) permissions: &'a Permissions,
+    /// The agent of the turn.
+    pub(crate) agent: &'a str,
+    /// Those of the session.
     pub(crate) session: &'a [ToolRule],
     /// Whether somebody can be asked. Otherwise *ask* means *deny*.
     pub(crate) can_ask: bool,
+}
+
+/// The rules of some layers about one tool, of which the last that matches decides.
+struct Own<'a> {
+    rules: Vec<&'a ToolRule>,
+    /// Whose they are, in words for the model.
+    whose: &'static str,
+    can_ask: bool,
 }
 
 /// The decision of the rules about a call.
@@ -69,15 +83,69 @@ pub(crate) struct Need {
 }
 
 impl<'a> Layers<'a> {
-    /// Returns the rules about a tool.
-    fn about(self, tool: &str) -> impl DoubleEndedIterator<Item = &'a ToolRule> {
-        self.base.iter().chain(self.session).filter(move |rule| is_about(rule, tool))
+    fn of(self, layers: &[Layer], tool: &str) -> Vec<&'a ToolRule> {
+        let rules = self.permissions.of_agent(self.agent);
+        let own = rules.filter(|rule| layers.contains(&rule.layer)).map(|rule| &rule.rule);
+        own.filter(|rule| is_about(rule, tool)).collect()
+    }
+
+    /// Returns the groups of rules about a tool, the strictest of which decides.
+    fn groups(self, tool: &str) -> [Own<'a>; 3] {
+        let mut session = self.of(&[Layer::BuiltIn], tool);
+        session.extend(self.session.iter().filter(|rule| is_about(rule, tool)));
+        let own = |rules, whose| Own { rules, whose, can_ask: self.can_ask };
+        [
+            own(session, "session"),
+            own(self.of(&[Layer::Organisation], tool), "organisation"),
+            own(self.of(&[Layer::Project], tool), "project"),
+        ]
     }
 
     /// Returns whether they refuse every call of a tool, so that it need not be offered.
     pub(crate) fn is_shut(self, tool: &str) -> bool {
-        let last = self.about(tool).next_back();
-        last.is_some_and(|rule| {
+        self.groups(tool).iter().any(Own::is_shut)
+    }
+
+    /// Judges a call. `directory` is the session's.
+    pub(crate) fn judge(self, tool: &str, arguments: &str, directory: &str) -> Judged {
+        let texts = subjects(tool, arguments, directory);
+        let judged = self.groups(tool).map(|own| own.judge(tool, &texts));
+        let strictest = judged.into_iter().reduce(Judged::stricter).unwrap_or(Judged::Run);
+        match strictest {
+            Judged::Ask(_) if self.is_widened(tool, &texts) => Judged::Run,
+            judged @ (Judged::Ask(_) | Judged::Run | Judged::Refuse(_)) => judged,
+        }
+    }
+
+    /// Returns whether the project's last rule about a call allows it, and may.
+    fn is_widened(self, tool: &str, texts: &[String]) -> bool {
+        let ask = ToolRule {
+            permission: "*".to_owned(),
+            pattern: "*".to_owned(),
+            action: RuleAction::Ask,
+        };
+        let project = self.permissions.of_agent(self.agent).filter(|rule| {
+            rule.layer == Layer::Project && (rule.widens || rule.rule.action != RuleAction::Allow)
+        });
+        let project = project.map(|rule| &rule.rule).filter(|rule| is_about(rule, tool));
+        let rules = std::iter::once(&ask).chain(project).collect();
+        Own { rules, whose: "project", can_ask: true }.judge(tool, texts) == Judged::Run
+    }
+}
+
+impl Judged {
+    /// Returns the stricter of two decisions.
+    fn stricter(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::Refuse(_), _) | (Self::Ask(_), Self::Ask(_) | Self::Run) => self,
+            (Self::Ask(_) | Self::Run, Self::Refuse(_)) | (Self::Run, _) => other,
+        }
+    }
+}
+
+impl Own<'_> {
+    fn is_shut(&self) -> bool {
+        self.rules.last().is_some_and(|rule| {
             rule.pattern == "*"
                 && match rule.action {
                     RuleAction::Allow => false,
@@ -87,9 +155,7 @@ impl<'a> Layers<'a> {
         })
     }
 
-    /// Judges a call. `directory` is the session's.
-    pub(crate) fn judge(self, tool: &str, arguments: &str, directory: &str) -> Judged {
-        let texts = subjects(tool, arguments, directory);
+    fn judge(&self, tool: &str, texts: &[String]) -> Judged {
         if tool == "shell" {
             return match texts.first() {
                 Some(command) => self.of_command(command),
@@ -97,8 +163,8 @@ impl<'a> Layers<'a> {
             };
         }
         let matches =
-            |rule: &&ToolRule| rule.pattern == "*" || texts.iter().any(|text| has(rule, text));
-        let Some(rule) = self.about(tool).rfind(matches) else { return Judged::Run };
+            |rule: &&&ToolRule| rule.pattern == "*" || texts.iter().any(|text| has(rule, text));
+        let Some(rule) = self.rules.iter().rfind(matches) else { return Judged::Run };
         self.by(rule, tool, || Need {
             action: action(tool),
             // The shortest form: below the directory, if it is there.
@@ -107,10 +173,9 @@ impl<'a> Layers<'a> {
         })
     }
 
-    fn of_command(self, command: &str) -> Judged {
-        let own: Vec<_> = self.about("shell").collect();
+    fn of_command(&self, command: &str) -> Judged {
         let last = |matches: &dyn Fn(&ToolRule) -> bool| {
-            own.iter().rev().copied().find(|rule| matches(rule))
+            self.rules.iter().rev().copied().find(|rule| matches(rule))
         };
         let is_whole = |rule: &ToolRule| rule.pattern == "*";
         let is_simple = command.len() <= MAX_TEXT
@@ -120,29 +185,29 @@ impl<'a> Layers<'a> {
             resources: vec![command.to_owned()],
             save: if is_simple { saved_as(command) } else { Vec::new() },
         };
-        let rule = if own.iter().all(|rule| is_whole(rule)) {
+        let rule = if self.rules.iter().all(|rule| is_whole(rule)) {
             last(&is_whole)
         } else if is_simple {
             last(&|rule| has(rule, command))
         } else {
             let exact = last(&|rule| rule.pattern == command);
-            let denies = own.iter().any(|rule| rule.action == RuleAction::Deny);
+            let denies = self.rules.iter().any(|rule| rule.action == RuleAction::Deny);
             if exact.is_none() && self.can_ask && !denies {
                 return Judged::Ask(need());
             }
             if exact.is_none() {
-                return Judged::Refuse(
-                    "the session's rules judge commands by patterns, and this one has several commands, a redirection or a \
-                     substitution: run one simple command at a time"
-                        .to_owned(),
-                );
+                return Judged::Refuse(format!(
+                    "the {}'s rules judge commands by patterns, and this one has several commands, a redirection or a \
+                     substitution: run one simple command at a time",
+                    self.whose
+                ));
             }
             exact
         };
         rule.map_or(Judged::Run, |rule| self.by(rule, "shell", need))
     }
 
-    fn by(self, rule: &ToolRule, tool: &str, need: impl FnOnce() -> Need) -> Judged {
+    fn by(&self, rule: &ToolRule, tool: &str, need: impl FnOnce() -> Need) -> Judged {
         let ToolRule { permission, pattern, action } = rule;
         let why = match action {
             RuleAction::Allow => return Judged::Run,
@@ -153,7 +218,8 @@ impl<'a> Layers<'a> {
             }
         };
         Judged::Refuse(format!(
-            "a rule of the session refuses this call of {tool} (`{permission}` `{pattern}`: {action}); {why}"
+            "a rule of the {} refuses this call of {tool} (`{permission}` `{pattern}`: {action}); {why}",
+            self.whose
         ))
     }
 }
@@ -249,6 +315,8 @@ fn is_like(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use settings::{OrganisationSettings, ProjectSettings, SettingsFile, effective};
+
     use super::*;
 
     fn rule(permission: &str, pattern: &str, action: RuleAction) -> ToolRule {
@@ -258,8 +326,40 @@ mod tests {
     const ALLOW: RuleAction = RuleAction::Allow;
     const DENY: RuleAction = RuleAction::Deny;
 
+    /// No settings.
+    static NONE: std::sync::LazyLock<Permissions> = std::sync::LazyLock::new(Permissions::default);
+
     fn layers(session: &[ToolRule], can_ask: bool) -> Layers<'_> {
-        Layers { base: &[], session, can_ask }
+        Layers { permissions: &NONE, agent: "build", session, can_ask }
+    }
+
+    /// Judges by the settings of an organisation and a project.
+    fn under(organisation: &str, project: &str, command: &str) -> Judged {
+        let organisation = OrganisationSettings::parse(organisation);
+        let (path, text) = ("opencode.json".to_owned(), project.to_owned());
+        let project = ProjectSettings::parse(&[SettingsFile { path, text, more: false }]);
+        let permissions = &effective(&organisation, &project).permissions;
+        let layers = Layers { permissions, agent: "build", session: &[], can_ask: true };
+        layers.judge("shell", &serde_json::json!({ "command": command }).to_string(), "/w")
+    }
+
+    #[test]
+    fn a_project_makes_stricter_and_widens_only_where_it_may() {
+        let ask = r#"{"permission": {"bash": "ask"}}"#;
+        assert!(matches!(under(ask, r#"{"permission": {"bash": "allow"}}"#, "ls"), Judged::Ask(_)));
+        assert!(matches!(
+            under("", r#"{"permission": {"bash": "deny"}}"#, "ls"),
+            Judged::Refuse(_)
+        ));
+        assert!(matches!(
+            under(ask, r#"{"permission": {"bash": "deny"}}"#, "ls"),
+            Judged::Refuse(_)
+        ));
+        assert_eq!(under("", r#"{"permission": {"bash": "allow"}}"#, "ls"), Judged::Run);
+        let carved = r#"{"permission": {"bash": {"*": "deny", "git *": "allow"}}}"#;
+        assert_eq!(under("", carved, "git log"), Judged::Run);
+        assert!(matches!(under(ask, carved, "git log"), Judged::Ask(_)));
+        assert!(matches!(under("", carved, "git log; rm x"), Judged::Refuse(_)));
     }
 
     fn judged(rules: &[ToolRule], command: &str) -> Judged {
@@ -374,10 +474,11 @@ mod tests {
     }
 
     #[test]
-    fn a_sessions_rule_comes_after_everybodys() {
-        let base = [rule("read", "*.env", ASK)];
+    fn a_sessions_rule_comes_after_the_built_in_ones() {
+        let settings = effective(&OrganisationSettings::default(), &ProjectSettings::default());
         let judge = |session: &[ToolRule]| {
-            let layers = Layers { base: &base, session, can_ask: true };
+            let permissions = &settings.permissions;
+            let layers = Layers { permissions, agent: "build", session, can_ask: true };
             layers.judge("read", r#"{"path":"/w/a/.env"}"#, "/w")
         };
         let (action, resources) = ("read".to_owned(), vec!["a/.env".to_owned()]);

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use domain::{
-    DrainEnd, FencingToken, RuleAction, SavedPermission, Seq, SessionError, SessionRef,
-    SnapshotTree, Taken, ToolRule,
+    DrainEnd, FencingToken, SavedPermission, Seq, SessionError, SessionRef, SnapshotTree, Taken,
 };
 use history::History;
 use llm_protocol::retry::Schedule;
+use settings::{Effective, Permissions};
 
 use crate::agents::Agents;
 use crate::models::Models;
@@ -58,6 +58,8 @@ pub enum WorkspaceState<'a> {
 pub struct RuleSettings {
     /// The agents that prompts may choose.
     pub agents: Agents,
+    /// The permission rules of the Location's settings, for all agents.
+    pub permissions: Permissions,
     /// The most turns in a row without new input, unless the agent sets it. The last one must answer without tools.
     pub max_steps: i32,
     /// The retries of a failed wire request: one budget for all failures between two whole replies.
@@ -72,8 +74,6 @@ pub struct RuleSettings {
     pub titles: bool,
     /// Whether replies keep provider state and hosted calls.
     pub provider_state: bool,
-    /// The rules about tool calls before a session's own.
-    pub tool_rules: Vec<ToolRule>,
     /// Whether people can be asked about calls, and how long an answer is waited for.
     pub asks: Option<Duration>,
 }
@@ -105,6 +105,7 @@ impl Default for RuleSettings {
     fn default() -> Self {
         Self {
             agents: Agents::default(),
+            permissions: Effective::default().permissions,
             max_steps: 200,
             retry: Schedule::default(),
             max_recoveries: 3,
@@ -112,24 +113,9 @@ impl Default for RuleSettings {
             compaction: CompactionSettings::default(),
             titles: true,
             provider_state: true,
-            tool_rules: asked_by_default(),
             asks: Some(Duration::from_secs(24 * 60 * 60)),
         }
     }
-}
-
-/// Returns the rules of the released clients: reading a file of secrets is asked for, its example is not.
-fn asked_by_default() -> Vec<ToolRule> {
-    let read = |pattern: &str, action| ToolRule {
-        permission: "read".to_owned(),
-        pattern: pattern.to_owned(),
-        action,
-    };
-    vec![
-        read("*.env", RuleAction::Ask),
-        read("*.env.*", RuleAction::Ask),
-        read("*.env.example", RuleAction::Allow),
-    ]
 }
 
 impl Rules<'_> {
@@ -146,7 +132,8 @@ impl Rules<'_> {
     /// Returns the rules about the session's calls.
     pub(crate) fn layers<'a>(&'a self, history: &'a History) -> Layers<'a> {
         Layers {
-            base: &self.settings.tool_rules,
+            permissions: &self.settings.permissions,
+            agent: self.turn_agent(history).0,
             session: history.tool_rules(),
             can_ask: self.settings.asks.is_some(),
         }

@@ -10,7 +10,7 @@ use crate::control::DrainControl;
 use crate::files::{FileSlot, unless_ends};
 use crate::live::Live;
 use crate::log::Log;
-use crate::observe::{ObservedAt, observe};
+use crate::observe::ObservedAt;
 use crate::runtime::Runtime;
 use crate::stage::Stage;
 use crate::title::TitleSlot;
@@ -86,7 +86,7 @@ pub async fn drain(
     };
     let own = control.clone();
     let mut drain = Drain {
-        stage: Stage::new(runtime, session, workspace, control, level, models),
+        stage: Stage::new(runtime, session, workspace, token, control, level, models),
         log: Log::new(runtime, session, history, own),
         live: Live::new(runtime.signals.clone(), session),
         title: TitleSlot::default(),
@@ -161,10 +161,16 @@ impl<'r> Drain<'r> {
         // The files are looked at in parallel to the log, which seldom names other files; and only once while nothing
         // is locked, since a second look holds the head.
         let ahead = self.observed_at(&[]);
-        let (looked, ()) = tokio::join!(self.log.look(token, Hold::Look), ahead.look_ahead());
+        let (looked, (), stored) = tokio::join!(
+            self.log.look(token, Hold::Look),
+            ahead.look_ahead(),
+            self.stage.read_settings()
+        );
+        stored?;
         let Some((mut write, mut taken)) = ready(looked?)? else { return Ok(None) };
         let at = self.observed_at(&[]).with_files_of(&ahead);
-        let observed = observe(at, self.stage.workspace).await;
+        let observed = self.stage.look_at(at).await;
+        self.stage.settle_settings();
         loop {
             if let Some(next) = self.claim(*write, taken, &observed).await? {
                 return Ok(Some(next));
@@ -178,6 +184,7 @@ impl<'r> Drain<'r> {
     /// Claims the session with a separate write before anybody looks at files that nobody has looked at yet. If they
     /// kill the worker, the session stays open, and the next drain counts that.
     async fn take_up_unproven(&mut self, token: FencingToken) -> Result<Option<Next>, Stop> {
+        self.stage.read_settings().await?;
         let mut hold = Hold::Look;
         let (taken, stopped) = loop {
             let looked = self.log.look(token, hold).await?;
@@ -199,6 +206,7 @@ impl<'r> Drain<'r> {
         }
         let observed = self.observe(&[]).await;
         self.stage.workspace.proven();
+        self.stage.settle_settings();
         let next = self.write(|rules, draft| rules.open(draft, taken, &observed)).await?;
         self.opened(&next, taken);
         Ok(Some(next))
@@ -319,7 +327,7 @@ impl<'r> Drain<'r> {
                 warn!(%error, "the organisation's providers cannot be read; those known last are used")
             }
         }
-        observe(self.observed_at(done), self.stage.workspace).await
+        self.stage.look_at(self.observed_at(done)).await
     }
 
     fn observed_at(&self, done: &[ToolSettled]) -> ObservedAt {

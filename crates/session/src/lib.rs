@@ -20,6 +20,7 @@ mod drain;
 mod ending;
 mod files;
 mod live;
+mod location_settings;
 mod log;
 mod models;
 mod observe;

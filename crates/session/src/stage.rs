@@ -1,10 +1,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use domain::{Feature, FeatureLevel, SavedPermission, Seq, SessionRef};
-use session_rules::{CompactionSettings, RuleSettings, Rules, ToolFacts, WorkspaceState};
+use domain::{Feature, FeatureLevel, FencingToken, SavedPermission, Seq, SessionRef};
+use session_rules::{
+    CompactionSettings, Observation, RuleSettings, Rules, ToolFacts, WorkspaceState,
+};
+use settings::Effective;
+use store::StoreError;
 
 use crate::control::DrainControl;
+use crate::observe::{ObservedAt, observe};
 use crate::providers::OrgModels;
 use crate::runtime::Runtime;
 use crate::toolbox::Toolbox;
@@ -17,6 +22,8 @@ pub(crate) struct Stage<'r> {
     pub(crate) workspace: &'r Workspace,
     pub(crate) toolbox: Toolbox<'r>,
     pub(crate) control: DrainControl,
+    /// The token under which this worker has the Location.
+    pub(crate) token: FencingToken,
     /// The newest interrupt that this drain must not apply.
     pub(crate) interrupts_before: Seq,
     /// The callable models at the time of the last look at the context.
@@ -34,6 +41,7 @@ impl<'r> Stage<'r> {
         runtime: &'r Runtime,
         session: &'r SessionRef,
         workspace: &'r Workspace,
+        token: FencingToken,
         control: DrainControl,
         level: FeatureLevel,
         models: Arc<OrgModels>,
@@ -53,6 +61,7 @@ impl<'r> Stage<'r> {
             workspace,
             toolbox,
             control,
+            token,
             interrupts_before,
             models,
             saved: Vec::new(),
@@ -60,6 +69,31 @@ impl<'r> Stage<'r> {
             settings,
             level,
         }
+    }
+
+    /// Reads the stored settings of the Location, if they were not read moments ago.
+    pub(crate) async fn read_settings(&self) -> Result<(), StoreError> {
+        let at = self.session.location_ref();
+        self.workspace.settings().read(self.runtime, &at).await
+    }
+
+    /// Lets the Location's settings count: agents, permission rules and bounds, for the whole drain.
+    pub(crate) fn settle_settings(&mut self) {
+        let settings = self.workspace.settings().effective();
+        // Where nobody has set anything, the service's own stay as they are.
+        if settings.hash != Effective::built_in().hash {
+            let under = self.runtime.settings.rules.under(&settings);
+            self.settings = Cow::Owned(readable_at(self.level, &under));
+        }
+    }
+
+    /// Reads the Context Sources, and publishes the project's settings if they have changed.
+    pub(crate) async fn look_at(&self, at: ObservedAt) -> Observation {
+        let Self { runtime, session, workspace, token, .. } = self;
+        let observed = observe(at.clone(), workspace).await;
+        let (settings, found) = (workspace.settings(), at.settings().await);
+        settings.looked(runtime, &session.location_ref(), *token, found).await;
+        observed
     }
 
     /// Returns the current facts for decisions.

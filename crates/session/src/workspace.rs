@@ -8,6 +8,7 @@ use sandbox::LocationLock;
 use session_rules::ToolFacts;
 
 use crate::files::Files;
+use crate::location_settings::LocationSettings;
 use crate::observe::{ObservedAt, Sources};
 
 /// A Location's files on this worker.
@@ -21,6 +22,7 @@ pub struct Workspace {
     unproven: Arc<AtomicBool>,
     sources: Sources,
     tools: Arc<OnceLock<ToolFacts>>,
+    settings: LocationSettings,
 }
 
 /// A restore of the files, when this worker took the Location or earlier.
@@ -52,7 +54,8 @@ impl Workspace {
 
     fn new(shown: String, place: Result<Place, SessionError>) -> Self {
         let (sources, tools, unproven) = (Sources::core(), Arc::default(), Arc::default());
-        Self { shown, place, restored: None, in_project: false, unproven, sources, tools }
+        let (restored, in_project, settings) = (None, false, LocationSettings::default());
+        Self { shown, place, restored, in_project, unproven, sources, tools, settings }
     }
 
     /// Adds captures after calls that may have changed files.
@@ -116,6 +119,11 @@ impl Workspace {
     /// Returns its tools for decisions, made once, since nothing adds any.
     pub(crate) fn tools(&self, make: impl FnOnce() -> ToolFacts) -> &ToolFacts {
         self.tools.get_or_init(make)
+    }
+
+    /// Returns the settings of the Location.
+    pub(crate) fn settings(&self) -> &LocationSettings {
+        &self.settings
     }
 
     /// Returns the directory as a model sees it.

@@ -50,7 +50,7 @@ fn dependencies() -> Result<BTreeMap<String, BTreeSet<String>>> {
 
 /// The layers from the bottom to the executable at the top. A crate may use those below its own layer.
 const LAYERS: [(&str, &[&str]); 6] = [
-    ("words", &["domain", "context", "llm-protocol", "history", "tasks"]),
+    ("words", &["domain", "context", "llm-protocol", "history", "settings", "tasks"]),
     (
         "mechanism",
         &[
@@ -75,13 +75,14 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Arrows within a layer, each one-way.
-const WITHIN: [(&str, &str); 8] = [
+const WITHIN: [(&str, &str); 9] = [
     ("credentials", "catalog"),
     ("egress", "llm-client"),
     ("history", "domain"),
     ("history", "llm-protocol"),
     ("placement", "placement-api"),
     ("placement", "signals"),
+    ("settings", "domain"),
     ("snapshots", "blobs"),
     ("snapshots", "sandbox"),
 ];

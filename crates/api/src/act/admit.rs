@@ -8,12 +8,13 @@ use domain::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use session_rules::Agents;
+use settings::Effective;
 use sha2::{Digest, Sha256};
-use store::{AdmittedPrompt, NewPrompt, StoreError};
+use store::{AdmittedPrompt, NewPrompt, SettingsOf, StoreError};
 
 use super::attachment::Attachment;
 use super::choice::{ModelRequest, agent, has_model, variant};
+use super::effective::settings_of;
 use super::retry;
 use crate::ApiState;
 use crate::error::ApiError;
@@ -30,25 +31,25 @@ const MAX_AHEAD_MS: TimestampMs = 60_000;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct AdmitRequest {
     #[serde(rename = "messageID", alias = "id")]
-    message_id: Option<String>,
+    pub(super) message_id: Option<String>,
     #[serde(default)]
-    parts: Vec<PartRequest>,
-    text: Option<String>,
-    delivery: Option<Delivery>,
-    agent: Option<String>,
-    model: Option<ModelRequest>,
+    pub(super) parts: Vec<PartRequest>,
+    pub(super) text: Option<String>,
+    pub(super) delivery: Option<Delivery>,
+    pub(super) agent: Option<String>,
+    pub(super) model: Option<ModelRequest>,
     /// A variant of `model`, or of the session's model if there is no `model`.
-    variant: Option<String>,
-    resume: Option<bool>,
+    pub(super) variant: Option<String>,
+    pub(super) resume: Option<bool>,
     #[serde(rename = "noReply")]
     pub(crate) no_reply: Option<bool>,
     #[schemars(skip)]
-    system: Option<String>,
+    pub(super) system: Option<String>,
     #[serde(default)]
     #[schemars(skip)]
-    tools: BTreeMap<String, bool>,
+    pub(super) tools: BTreeMap<String, bool>,
     #[schemars(skip)]
-    format: Option<FormatRequest>,
+    pub(super) format: Option<FormatRequest>,
     /// A description for people, set when no user wrote the prompt. Not a field of the request.
     #[serde(skip)]
     pub(crate) synthetic: Option<String>,
@@ -56,12 +57,12 @@ pub(crate) struct AdmitRequest {
 
 /// The form of the answer that a client wants.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct FormatRequest {
+pub(super) struct FormatRequest {
     r#type: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct PartRequest {
+pub(super) struct PartRequest {
     r#type: String,
     text: Option<String>,
     /// The address of a part of type `file`.
@@ -97,6 +98,10 @@ impl AdmitRequest {
         self.model.is_none() && self.variant.as_deref().is_some_and(|name| !name.is_empty())
     }
 
+    fn chooses_agent(&self) -> bool {
+        self.agent.as_deref().is_some_and(|name| !name.is_empty())
+    }
+
     /// Refuses what the answer would silently be without.
     fn check(&self) -> Result<(), ApiError> {
         let has_system = self.system.as_deref().is_some_and(|text| !text.trim().is_empty());
@@ -122,7 +127,7 @@ impl AdmitRequest {
         now: TimestampMs,
         default_provider: &str,
         current: Option<ModelRef>,
-        agents: &Agents,
+        settings: &Effective,
     ) -> Result<PromptAdmitted, ApiError> {
         self.check()?;
         let mut mint = IdMint::after(Stamp::default(), now);
@@ -135,7 +140,7 @@ impl AdmitRequest {
             mint = IdMint::after(stamp, now);
         }
         let texts = texts(&self.parts, self.text.as_deref())?;
-        let agent = agent(agents, self.agent)?;
+        let agent = agent(settings, self.agent)?;
         let mut model = self.model.map(|model| model.parse(default_provider)).transpose()?;
         let mut asked = variant(self.variant)?;
         if let Some(own) = model.as_mut() {
@@ -156,6 +161,9 @@ impl AdmitRequest {
         {
             model = current.map(|current| ModelRef { variant: Some(variant), ..current });
         }
+        // The agent's own model is no word of the client's, so the digest does not have it.
+        let of_agent = agent.as_deref().and_then(|name| settings.agent(name)?.model.clone());
+        let model = model.or(of_agent);
         let part = |text| PromptPart::Text { id: PartId::mint(&mut mint), text };
         let parts = texts.into_iter().map(part).collect();
         let wake = self.resume.unwrap_or(true) && !self.no_reply.unwrap_or(false);
@@ -239,7 +247,13 @@ pub(crate) async fn admit(
     } else {
         None
     };
-    let mut prompt = request.into_prompt(now, &default.provider, current, state.agents())?;
+    // A prompt without an agent needs no settings, and stays one statement.
+    let settings = if request.chooses_agent() {
+        &settings_of(state, org, SettingsOf::Session(session.clone())).await?
+    } else {
+        Effective::built_in()
+    };
+    let mut prompt = request.into_prompt(now, &default.provider, current, settings)?;
     prompt.by = Some(principal.author.clone());
     has_model(state, org, prompt.model.as_ref()).await?;
     let (id, wakes) = (prompt.message.clone(), prompt.wake);
@@ -281,7 +295,7 @@ mod tests {
 
     fn prompt(json: &str, now: TimestampMs) -> Result<PromptAdmitted, ApiError> {
         let current = Some(ModelRef::new("own", "current"));
-        request(json).into_prompt(now, "own", current, &Agents::default())
+        request(json).into_prompt(now, "own", current, Effective::built_in())
     }
 
     fn refusal(json: &str) -> String {
@@ -376,7 +390,7 @@ mod tests {
         assert_eq!(digest(fields), high);
         // The digest does not depend on the session's model.
         let alone = r#"{"text":"x","variant":"high"}"#;
-        let later = request(alone).into_prompt(NOW, "own", None, &Agents::default());
+        let later = request(alone).into_prompt(NOW, "own", None, Effective::built_in());
         assert_eq!(digest(alone), later.expect("a prompt").digest);
     }
 

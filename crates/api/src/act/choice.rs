@@ -3,7 +3,7 @@
 use domain::{ErrorCode, ModelRef, OrgId, SessionError};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use session_rules::Agents;
+use settings::Effective;
 
 use super::models::shown_models;
 use crate::ApiState;
@@ -89,15 +89,18 @@ pub(crate) async fn has_model(
 }
 
 /// Returns the agent's name, or an error that lists the known agents.
-pub(crate) fn agent(agents: &Agents, asked: Option<String>) -> Result<Option<String>, ApiError> {
+pub(crate) fn agent(
+    settings: &Effective,
+    asked: Option<String>,
+) -> Result<Option<String>, ApiError> {
     let Some(name) = asked.filter(|name| !name.is_empty()) else { return Ok(None) };
-    match agents.get(&name) {
-        Ok(agent) => Ok(Some(agent.name.clone())),
-        Err(SessionError { code, .. }) => {
-            let known: Vec<_> = agents.iter().map(|agent| format!("`{}`", agent.name)).collect();
-            let (name, known) = (shown(&name), known.join(", "));
-            let message = format!("there is no agent `{name}`: choose one of {known}");
-            Err(ApiError::NoSuch(SessionError { code, message }))
-        }
+    if settings.agent(&name).is_some() {
+        return Ok(Some(name));
     }
+    let known = settings.agents.values().filter(|agent| !agent.hidden);
+    let known: Vec<_> = known.map(|agent| format!("`{}`", agent.name)).collect();
+    let (name, known) = (shown(&name), known.join(", "));
+    let message = format!("there is no agent `{name}`: choose one of {known}");
+    let code = ErrorCode::SessionAgentUnknown.into();
+    Err(ApiError::NoSuch(SessionError { code, message }))
 }

@@ -6,9 +6,12 @@ use domain::{IdMint, OrgId, Seq, SessionCreated, SessionEvent, SessionId, Stamp,
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use store::{Creation, LocationRow, MAX_CHILDREN, MAX_DEPTH, NewSession, SessionRow, StoreError};
+use store::{
+    Creation, LocationRow, MAX_CHILDREN, MAX_DEPTH, NewSession, SessionRow, SettingsOf, StoreError,
+};
 
 use super::choice::{ModelRequest, agent, has_model};
+use super::effective::settings_of;
 use super::metadata::MetadataRequest;
 use crate::ApiState;
 use crate::error::ApiError;
@@ -53,9 +56,12 @@ pub(crate) async fn create(
     };
     let named = title(request.title.as_deref());
     let parent = request.parent_id.as_deref().map(id::<SessionId>).transpose()?;
-    let agent = agent(state.agents(), request.agent)?;
+    let settings = settings_of(state, org, SettingsOf::Location(location.id.clone())).await?;
+    let agent = agent(&settings, request.agent)?;
     let default = state.settings().default_model.get();
     let model = request.model.map(|model| model.parse(&default.provider)).transpose()?;
+    let of_agent = agent.as_deref().and_then(|name| settings.agent(name)?.model.clone());
+    let model = model.or(of_agent);
     has_model(state, org, model.as_ref()).await?;
     if request.workspace_id.is_some() {
         return Err(ApiError::NotOffered(
@@ -72,7 +78,7 @@ pub(crate) async fn create(
         rules: rules.clone(),
         metadata,
         title: named.unwrap_or_else(|| untitled(now)),
-        agent: agent.unwrap_or_else(|| state.settings().default_agent.clone()),
+        agent: agent.unwrap_or(settings.default_agent),
         model,
         parent,
         by: Some(principal.author.clone()),

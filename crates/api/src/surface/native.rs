@@ -22,5 +22,6 @@ pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod reverts;
 pub(crate) mod sessions;
+pub(crate) mod settings;
 pub(crate) mod tree;
 pub(crate) mod wait;

@@ -14,6 +14,7 @@ pub(crate) mod projects;
 pub(crate) mod refusal;
 pub(crate) mod second;
 pub(crate) mod sessions;
+pub(crate) mod settings;
 pub(crate) mod summarize;
 pub(crate) mod vcs;
 

@@ -10,7 +10,7 @@ use crate::ApiState;
 use crate::surface::native::{
     agents, asks, credentials, diff, entries, explain, export, fork, health, import, inbox,
     instructions, log, messages, models, moves, oauth, platform, projects, providers, reverts,
-    sessions, tree, wait,
+    sessions, settings, tree, wait,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -194,6 +194,18 @@ pub(super) fn routes() -> Vec<Route> {
             "instructions.set",
             "Set the organisation's instructions; an empty text removes them",
             instructions::set,
+        ),
+        get(
+            "/platform/settings",
+            "settings.get",
+            "Show the organisation's settings, with remarks",
+            settings::show,
+        ),
+        put(
+            "/platform/settings",
+            "settings.set",
+            "Set the organisation's settings; an empty text removes them",
+            settings::set,
         ),
         get(
             "/platform/model",

@@ -1,10 +1,10 @@
 //! The routes of released OpenCode clients.
 
 use super::route::Route;
-use crate::surface::native::{agents, fork, reverts, sessions as native, tree};
+use crate::surface::native::{fork, reverts, sessions as native, tree};
 use crate::surface::stock::{
     asks, auth, config, events, files, listing, messages, places, projects, second, sessions,
-    summarize, vcs,
+    settings, summarize, vcs,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -20,7 +20,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/provider/{provider}", listing::provider_route),
         Route::get("/api/location", listing::location),
         Route::get("/api/agent", listing::agents),
-        Route::get("/api/command", listing::none),
+        Route::get("/api/command", listing::commands),
         Route::get("/api/skill", listing::none),
         Route::get("/api/reference", listing::none),
         Route::get("/api/integration", listing::none),
@@ -49,7 +49,8 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/session/{session}/interrupt", second::interrupt_route),
         Route::put("/auth/{provider}", auth::set),
         Route::delete("/auth/{provider}", auth::remove),
-        Route::get("/agent", agents::agents),
+        Route::get("/agent", settings::agents),
+        Route::get("/command", settings::commands),
         Route::get("/path", config::path),
         Route::get("/project/current", config::current_project),
         Route::get("/project/{project}/directories", projects::directories),
@@ -75,6 +76,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/session/{session}/message", messages::list),
         Route::post("/session/{session}/message", messages::post),
         Route::get("/session/{session}/message/{message}", messages::show),
+        Route::post("/session/{session}/command", messages::command),
         Route::post("/session/{session}/prompt_async", messages::post_async),
     ]
 }

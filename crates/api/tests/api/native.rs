@@ -132,12 +132,21 @@ async fn an_agent_that_there_is_not_is_refused_with_those_there_are() -> Result<
     let world = World::new().await?;
     let gateway = world.gateway();
     let (project, session) = session(&world, &gateway).await;
-    let agents = ok(&gateway, "GET", "/agent", &world.key, None).await;
-    let names: Vec<_> = agents.as_array().expect("a list").iter().map(|a| &a["name"]).collect();
-    assert_eq!(names, [&json!("build"), &json!("plan")]);
     let own = format!("/project/{project}/agent");
-    assert_eq!(ok(&gateway, "GET", &own, &world.key, None).await, agents);
-    let told = "there is no agent `review`: choose one of `build`, `plan`";
+    let agents = ok(&gateway, "GET", &own, &world.key, None).await;
+    let names: Vec<_> = agents.as_array().expect("a list").iter().map(|a| &a["name"]).collect();
+    assert_eq!(names, ["build", "explore", "general", "plan"]);
+    let stock = ok(&gateway, "GET", "/agent", &world.key, None).await;
+    let hidden = stock.as_array().expect("a list").iter().filter(|agent| agent["hidden"] == true);
+    assert_eq!(hidden.count(), 3);
+    assert!(
+        agents
+            .as_array()
+            .expect("a list")
+            .iter()
+            .all(|agent| stock.as_array().expect("a list").contains(agent))
+    );
+    let told = "there is no agent `review`: choose one of `build`, `explore`, `general`, `plan`";
     let before = ok(&gateway, "GET", "/platform/session", &world.key, None).await;
     let body = |agent: &str| {
         let parts = [json!({ "type": "text", "text": "look" })];

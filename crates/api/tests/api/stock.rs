@@ -30,7 +30,7 @@ fn kinds(frames: &[Sse]) -> Vec<String> {
         .collect()
 }
 
-async fn listen(world: &World, gateway: &axum::Router, path: &str) -> SseReader {
+pub(crate) async fn listen(world: &World, gateway: &axum::Router, path: &str) -> SseReader {
     SseReader::new(send(gateway, request("GET", path, &world.key, None)).await)
 }
 
@@ -206,9 +206,13 @@ async fn what_a_client_asks_before_it_begins_is_answered() -> Result<()> {
     assert_eq!(health, json!({ "healthy": true, "version": "0.0.0-test" }));
     assert_eq!(get("/config").await["model"], "simulated/echo");
     let agents = get("/agent").await;
-    assert_eq!((&agents[0]["name"], &agents[1]["name"]), (&json!("build"), &json!("plan")));
+    assert_eq!((&agents[0]["name"], &agents[0]["mode"]), (&json!("build"), &json!("primary")));
+    let plan = agents.as_array().expect("a list").iter().find(|agent| agent["name"] == "plan");
     let deny = json!({"permission": "*", "pattern": "*", "action": "deny"});
-    assert_eq!((&agents[1]["permission"][0], &agents[1]["mode"]), (&deny, &json!("primary")));
+    let plan = plan.expect("plan");
+    assert_eq!((&plan["permission"][0], &plan["mode"]), (&deny, &json!("primary")));
+    assert_eq!(get("/config").await["default_agent"], "build");
+    assert_eq!(get("/command").await[0]["name"], "init");
     let providers = get("/config/providers").await;
     assert_eq!(providers["providers"][0]["models"]["echo"]["name"], "echo (simulated)");
     assert_eq!(get("/provider").await["connected"], json!(["simulated"]));

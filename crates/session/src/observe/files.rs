@@ -6,11 +6,12 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ::settings::ProjectSettings;
 use context::{InstructionFile, Skill};
 use tokio::time::timeout;
 use tools::{FoundSkill, SkillPlaces, project_top};
 
-use super::{ObservedAt, PATIENCE, instructions, nested, repository};
+use super::{ObservedAt, PATIENCE, instructions, nested, repository, settings};
 
 /// The result of one pass.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Seen {
     pub(super) nested: Result<Vec<InstructionFile>, String>,
     /// All skills, whoever may load them.
     pub(super) skills: Result<Arc<[Skill]>, String>,
+    /// The settings in the project's files.
+    pub(super) settings: Result<ProjectSettings, String>,
 }
 
 /// The settings of a pass.
@@ -56,7 +59,8 @@ impl Pass {
         let repository = repository::repository(root, *in_project);
         if !project_instructions {
             let (project, nested, skills) = (Ok(Vec::new()), Ok(Vec::new()), Ok(Arc::default()));
-            return Seen { repository, project, nested, skills };
+            let settings = Ok(ProjectSettings::default());
+            return Seen { repository, project, nested, skills, settings };
         }
         let top = if *in_project { project_top(root) } else { root };
         Seen {
@@ -64,6 +68,7 @@ impl Pass {
             project: instructions::upward(root, top, shown).map_err(said),
             nested: nested::found(root, shown, reads).map_err(said),
             skills: SkillPlaces { root, top, shown }.find().map(usable).map_err(said),
+            settings: settings::project(root, top).map_err(said),
         }
     }
 }

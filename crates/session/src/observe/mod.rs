@@ -17,12 +17,14 @@ mod instructions;
 mod nested;
 mod reads;
 mod repository;
+mod settings;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::settings::ProjectSettings;
 use context::{Loaded, Producer, Registration, Registry, SourceKey};
 use domain::{OrgId, SessionRef, TimestampMs, ToolSettled};
 use history::History;
@@ -101,6 +103,14 @@ impl ObservedAt {
             Self { files: Arc::clone(&ahead.files), ..self }
         } else {
             self
+        }
+    }
+
+    /// Returns the settings in the project's files. `Err` says why they cannot be read now.
+    pub(crate) async fn settings(&self) -> Result<&ProjectSettings, &str> {
+        match self.files.get_or_init(|| files::look(self)).await {
+            Ok(seen) => seen.settings.as_ref().map_err(String::as_str),
+            Err(why) => Err(why),
         }
     }
 

@@ -37,6 +37,7 @@ mod scenarios_forks;
 mod scenarios_moves;
 mod scenarios_resume;
 mod scenarios_turns;
+mod settings;
 mod skills;
 mod spans;
 mod stalls;

@@ -121,7 +121,11 @@ impl Facts {
             model: None,
             parent,
             named,
-            rules: Vec::new(),
+            rules: vec![ToolRule {
+                permission: "*".into(),
+                pattern: SECRET.into(),
+                action: RuleAction::Ask,
+            }],
             metadata: None,
         }
     }
@@ -164,6 +168,7 @@ fn settings() -> RuleSettings {
             skills: Permitted::All,
             steps: None,
         }),
+        permissions: RuleSettings::default().permissions,
         max_steps: 5,
         retry: Schedule {
             base: Duration::from_millis(40),
@@ -176,11 +181,6 @@ fn settings() -> RuleSettings {
         compaction: CompactionSettings { buffer: 300, keep: 60, ..CompactionSettings::default() },
         titles: true,
         provider_state: true,
-        tool_rules: vec![ToolRule {
-            permission: "*".into(),
-            pattern: SECRET.into(),
-            action: RuleAction::Ask,
-        }],
         asks: Some(Duration::from_millis(PATIENCE)),
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::catalog;
 use super::place::Named;
+use super::settings::settings_at;
 use crate::ApiState;
 use crate::act::{ShownProvider, shown_models};
 use crate::error::ApiError;
@@ -16,14 +17,19 @@ pub(crate) async fn health(_: CanRead, State(state): State<ApiState>) -> Json<Va
     Json(json!({ "healthy": true, "version": state.settings().version }))
 }
 
-pub(crate) async fn config(_: CanRead, State(state): State<ApiState>) -> Json<Value> {
+pub(crate) async fn config(
+    access: CanRead,
+    State(state): State<ApiState>,
+    named: Named,
+) -> Result<Json<Value>, ApiError> {
     let model = state.settings().default_model.get();
-    Json(json!({
+    let settings = settings_at(&state, access.org, &named).await?;
+    Ok(Json(json!({
         "model": format!("{}/{}", model.provider, model.model),
-        "default_agent": state.settings().default_agent,
+        "default_agent": settings.default_agent,
         "share": "disabled",
         "autoupdate": false,
-    }))
+    })))
 }
 
 /// Lists the providers that are set up.

@@ -4,22 +4,22 @@
 use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
 use catalog::{CatalogModel, Prices, ProviderEntry, Rates};
-use domain::{OrgId, Permitted};
+use domain::OrgId;
 use http::request::Parts;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use session_rules::Agent;
 
 use super::catalog::{options, status};
 use super::place::Named;
+use super::settings::{command, settings_at};
 use crate::ApiState;
 use crate::act::shown_models;
 use crate::error::ApiError;
 use crate::surface::extract::{CanRead, Params};
 use crate::surface::redacted::hidden;
-use crate::view::usd;
+use crate::view::{second_agents, usd};
 
 /// The directory from `?location[directory]=`, otherwise from [`Named`].
 pub(crate) struct At(pub(super) Named);
@@ -86,7 +86,19 @@ pub(crate) async fn agents(
     State(state): State<ApiState>,
     At(named): At,
 ) -> Result<Json<Value>, ApiError> {
-    let data = state.agents().iter().map(agent).collect();
+    let settings = settings_at(&state, access.org, &named).await?;
+    let data = second_agents(&settings).into();
+    located(&state, access.org, &named, data).await
+}
+
+/// Lists the commands.
+pub(crate) async fn commands(
+    access: CanRead,
+    State(state): State<ApiState>,
+    At(named): At,
+) -> Result<Json<Value>, ApiError> {
+    let settings = settings_at(&state, access.org, &named).await?;
+    let data = settings.commands.values().map(command).collect();
     located(&state, access.org, &named, data).await
 }
 
@@ -124,25 +136,6 @@ async fn place(state: &ApiState, org: OrgId, named: &Named) -> Result<Value, Api
     let known = projects.into_iter().find(|project| project.worktree == directory);
     let id = known.map_or_else(|| "global".to_owned(), |project| project.id.into());
     Ok(json!({ "directory": directory, "project": { "id": id, "directory": directory } }))
-}
-
-fn agent(agent: &Agent) -> Value {
-    let rule =
-        |tool: &str, effect: &str| json!({ "action": tool, "resource": "*", "effect": effect });
-    let permissions = match &agent.tools {
-        Permitted::All => vec![rule("*", "allow")],
-        Permitted::Only(names) => std::iter::once(rule("*", "deny"))
-            .chain(names.iter().map(|name| rule(name, "allow")))
-            .collect(),
-    };
-    json!({
-        "id": agent.name,
-        "description": agent.description,
-        "mode": "primary",
-        "hidden": false,
-        "request": { "headers": {}, "body": {} },
-        "permissions": permissions,
-    })
 }
 
 fn provider(entry: &ProviderEntry) -> Value {

@@ -5,6 +5,7 @@ use axum::body::Body as HttpBody;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use domain::SessionId;
 use futures::stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -12,8 +13,11 @@ use serde_json::json;
 
 use super::answer::{Client, Held};
 use crate::ApiState;
-use crate::act::{AdmitRequest, admit, context, one, prompt_row, transcript};
+use crate::act::{
+    AdmitRequest, CommandRequest, admit, context, one, prompt_of, prompt_row, transcript,
+};
 use crate::error::ApiError;
+use crate::principal::Principal;
 use crate::surface::Trickle;
 use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::limit::MessageQuery;
@@ -66,7 +70,30 @@ pub(crate) async fn post(
         let view = message(&context(&state, &row), &prompt_row(&admitted));
         return Ok(Json(view).into_response());
     }
-    let held = Held::admit(&state, &access, session, request, Client::of(&headers)).await?;
+    answered(state, &access, session, request, &headers).await
+}
+
+/// Runs a command like a prompt.
+pub(crate) async fn command(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    headers: HeaderMap,
+    Body(request): Body<CommandRequest>,
+) -> Result<Response, ApiError> {
+    let session = id(&session)?;
+    let prompt = prompt_of(&state, access.org, &session, request).await?;
+    answered(state, &access, session, prompt, &headers).await
+}
+
+async fn answered(
+    state: ApiState,
+    principal: &Principal,
+    session: SessionId,
+    request: AdmitRequest,
+    headers: &HeaderMap,
+) -> Result<Response, ApiError> {
+    let held = Held::admit(&state, principal, session, request, Client::of(headers)).await?;
     let mut answer = Box::pin(held.answer(state));
     match tokio::time::timeout(SILENT_FOR, &mut answer).await {
         Ok(answered) => Ok(Json(answered?).into_response()),

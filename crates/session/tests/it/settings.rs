@@ -1,0 +1,109 @@
+//! Settings of the organisation and of the project: what a drain takes over from them, and what gateways can read.
+
+use anyhow::{Context, Result, ensure};
+use domain::DrainOutcome::{Completed, Failed};
+use settings::{OrganisationSettings, ProjectSettings, effective, text_hash};
+use store::{KnownSettings, SettingsOf, SettingsSeen, SettingsText};
+
+use crate::agents::{offered, prompt_as};
+use crate::tools::{calls, says, shell};
+use crate::world::{ORG, Session, World};
+
+/// Returns what gateways read of the project's settings.
+async fn published(world: &World, session: &Session) -> Result<Option<ProjectSettings>> {
+    let of = SettingsOf::Session(session.at.session.clone());
+    let stored = world.store().settings(ORG, of, KnownSettings::default()).await?;
+    match stored.location {
+        SettingsSeen::New(text) => Ok(Some(ProjectSettings::from_json(&text.bytes)?)),
+        SettingsSeen::Nothing | SettingsSeen::Known => Ok(None),
+    }
+}
+
+async fn of_organisation(world: &World, text: &str) -> Result<()> {
+    let text = SettingsText { bytes: text.into(), hash: text_hash(text) };
+    Ok(world.store().set_organisation_settings(ORG, Some(text), 1).await?)
+}
+
+#[tokio::test]
+async fn an_agent_of_the_project_works_and_is_published() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    std::fs::create_dir_all(session.root.join(".opencode/agent"))?;
+    let text = "---\ndescription: Reviews\npermission:\n  bash: deny\n---\nYou review.";
+    session.file(".opencode/agent/review.md", text)?;
+    prompt_as(&world, &session, "review", "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let request = world.requests()?.pop().context("a request")?;
+    let system = request[0]["content"].as_str().context("a text")?;
+    ensure!(system.starts_with("You review."), "{system}");
+    let project = published(&world, &session).await?.context("published")?;
+    let settings = effective(&OrganisationSettings::default(), &project);
+    assert_eq!(settings.agents["review"].description, "Reviews");
+
+    // A drain that finds other files publishes those; no files are no settings.
+    std::fs::remove_file(session.root.join(".opencode/agent/review.md"))?;
+    prompt_as(&world, &session, "review", "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Failed]);
+    assert_eq!(published(&world, &session).await?, Some(ProjectSettings::default()));
+    world.check().await
+}
+
+#[tokio::test]
+async fn a_project_without_settings_publishes_nothing() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    world.prompt(&session, "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(published(&world, &session).await?, None);
+    world.check().await
+}
+
+#[tokio::test]
+async fn bounds_of_the_organisation_and_of_the_project_count() -> Result<()> {
+    for (organisation, project) in [(r#"{"steps": 1}"#, "{}"), ("{}", r#"{"steps": 1}"#)] {
+        let world = World::new().await?;
+        let session = world.session().await?;
+        of_organisation(&world, organisation).await?;
+        session.file("opencode.json", project)?;
+        world.script(calls("job", 0, vec![shell("touch a")]))?;
+        world.script(says("job", 1, "done"))?;
+        world.prompt(&session, "job").await?;
+        world.settle(&session).await?;
+        assert_eq!(world.requests()?.len(), 1, "{organisation} {project}");
+        ensure!(!session.root.join("a").exists(), "the last step runs nothing");
+        world.check().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_its_files_a_location_has_the_stored_settings() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    std::fs::create_dir_all(session.root.join(".opencode/agents"))?;
+    session.file(".opencode/agents/review.md", "You review.")?;
+    world.prompt(&session, "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let before = published(&world, &session).await?.context("published")?;
+    let away = session.root.with_extension("away");
+    std::fs::rename(&session.root, &away)?;
+    world.take_over(&session).await?;
+    prompt_as(&world, &session, "review", "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(published(&world, &session).await?, Some(before));
+    world.check().await
+}
+
+#[tokio::test]
+async fn a_project_offers_a_read_only_agent_no_tool_more() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file(
+        "opencode.json",
+        r#"{"agent": {"plan": {"permission": "allow", "tools": {"bash": true}}}}"#,
+    )?;
+    prompt_as(&world, &session, "plan", "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(offered(&world)?, [["glob", "grep", "read", "skill"]]);
+    world.check().await
+}

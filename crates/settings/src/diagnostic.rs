@@ -1,0 +1,82 @@
+use domain::words;
+use serde::{Deserialize, Serialize};
+
+/// The most diagnostics that are kept of one set of settings.
+const MAX_DIAGNOSTICS: usize = 100;
+/// The most characters of a text that a message repeats.
+const MAX_SHOWN: usize = 80;
+
+words! {
+    /// How much a diagnostic says.
+    pub enum Severity {
+        /// The entry is wrong and does not count.
+        Error = "error",
+        /// The entry is understood, and does not do everything that its author may expect.
+        Note = "note",
+    }
+}
+
+/// A remark about an entry of a settings text, for its author.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnostic {
+    /// How much it says.
+    pub severity: Severity,
+    /// The file, from the top of the project; empty for the organisation's text.
+    pub path: String,
+    /// The line in the file, from 1, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// One sentence, in words for people.
+    pub message: String,
+}
+
+/// Collects the diagnostics of one file.
+#[derive(Debug)]
+pub(crate) struct Remarks<'a> {
+    path: &'a str,
+    all: Vec<Diagnostic>,
+}
+
+impl<'a> Remarks<'a> {
+    pub(crate) fn new(path: &'a str) -> Self {
+        Self { path, all: Vec::new() }
+    }
+
+    pub(crate) fn path(&self) -> &'a str {
+        self.path
+    }
+
+    pub(crate) fn error(&mut self, line: u32, message: impl Into<String>) {
+        self.push(Severity::Error, line, message.into());
+    }
+
+    pub(crate) fn note(&mut self, line: u32, message: impl Into<String>) {
+        self.push(Severity::Note, line, message.into());
+    }
+
+    fn push(&mut self, severity: Severity, line: u32, message: String) {
+        let line = Some(line).filter(|line| *line > 0);
+        add(&mut self.all, Diagnostic { severity, path: self.path.to_owned(), line, message });
+    }
+
+    pub(crate) fn into_all(self) -> Vec<Diagnostic> {
+        self.all
+    }
+}
+
+/// Adds a diagnostic, up to a bound.
+pub(crate) fn add(all: &mut Vec<Diagnostic>, diagnostic: Diagnostic) {
+    if all.len() < MAX_DIAGNOSTICS {
+        all.push(diagnostic);
+    }
+}
+
+/// Returns the beginning of a text of a file, for a message.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown: String =
+        text.chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
+}

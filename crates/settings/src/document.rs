@@ -1,0 +1,181 @@
+use serde::{Deserialize, Serialize};
+
+use crate::diagnostic::{Diagnostic, Remarks, Severity, add};
+use crate::permissions::Layer;
+use crate::read::{config, markdown_agent, markdown_command};
+use crate::sheet::Sheet;
+
+/// The most bytes of one file that count.
+pub const MAX_FILE_BYTES: usize = 256 * 1024;
+
+/// A settings file of a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsFile {
+    /// Its path from the top of the project, with `/`.
+    pub path: String,
+    /// Its text, or the beginning of it.
+    pub text: String,
+    /// Whether the file is longer than the text. Such a file does not count.
+    pub more: bool,
+}
+
+/// The settings of an organisation: its text, read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OrganisationSettings {
+    pub(crate) sheet: Sheet,
+    /// Remarks on the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// The settings in the files of a project: only the entries that count, so that no secret of a file is in them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProjectSettings {
+    pub(crate) sheet: Sheet,
+    /// Remarks on the files.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// The kind of a settings file, by its path.
+enum FileKind<'p> {
+    Config,
+    Agent(&'p str),
+    Command(&'p str),
+}
+
+impl OrganisationSettings {
+    /// Reads an organisation's text: JSON with comments, like an `opencode.json`, and `projects_may_allow`.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut remarks = Remarks::new("");
+        let sheet = config(text, Layer::Organisation, &mut remarks);
+        Self { sheet, diagnostics: remarks.into_all() }
+    }
+
+    /// Returns whether an entry of the text is wrong.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+}
+
+impl ProjectSettings {
+    /// Reads a project's files. A later file wins over an earlier one; other files than settings are passed over.
+    #[must_use]
+    pub fn parse(files: &[SettingsFile]) -> Self {
+        let mut settings = Self::default();
+        for file in files {
+            let Some(kind) = FileKind::of(&file.path) else { continue };
+            let mut remarks = Remarks::new(&file.path);
+            if file.more || file.text.len() > MAX_FILE_BYTES {
+                remarks.error(
+                    0,
+                    format!(
+                        "the file has more than {} KiB and does not count",
+                        MAX_FILE_BYTES / 1024
+                    ),
+                );
+            } else {
+                settings.sheet.merge(match kind {
+                    FileKind::Config => config(&file.text, Layer::Project, &mut remarks),
+                    FileKind::Agent(name) => markdown_agent(name, &file.text, &mut remarks),
+                    FileKind::Command(name) => markdown_command(name, &file.text, &mut remarks),
+                });
+            }
+            for diagnostic in remarks.into_all() {
+                add(&mut settings.diagnostics, diagnostic);
+            }
+        }
+        settings
+    }
+
+    /// Returns the settings as bytes for the store: canonical, so that equal settings are equal bytes.
+    ///
+    /// # Errors
+    /// Never for settings that were read; the error is `serde_json`'s.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
+    /// Reads what [`to_json`](Self::to_json) wrote, in this build or another.
+    ///
+    /// # Errors
+    /// It is not what this build can read.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}
+
+impl<'p> FileKind<'p> {
+    fn of(path: &'p str) -> Option<Self> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        if name == "opencode.json" || name == "opencode.jsonc" {
+            return Some(Self::Config);
+        }
+        let name = name.strip_suffix(".md")?;
+        let is_in = |of: &str| folder == of || folder.ends_with(&format!("/{of}"));
+        if is_in(".opencode/agent") || is_in(".opencode/agents") {
+            Some(Self::Agent(name))
+        } else if is_in(".opencode/command") || is_in(".opencode/commands") {
+            Some(Self::Command(name))
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> SettingsFile {
+        SettingsFile { path: path.into(), text: text.into(), more: false }
+    }
+
+    #[test]
+    fn secrets_of_a_file_are_not_in_the_settings() {
+        let text = r#"{"provider": {"x": {"options": {"apiKey": "hush"}}}, "mcp": {"y": {"environment": {"K": "hush"}}},
+            "permission": {"bash": "ask"}}"#;
+        let settings = ProjectSettings::parse(&[file("opencode.json", text)]);
+        let json = settings.to_json().expect("JSON");
+        assert!(!json.contains("hush") && json.contains("bash"), "{json}");
+        assert_eq!(ProjectSettings::from_json(&json).expect("its own"), settings);
+        assert!(settings.diagnostics.iter().all(|remark| remark.severity == Severity::Note));
+    }
+
+    #[test]
+    fn files_are_known_by_their_places() {
+        let agent = "---\ndescription: Looks\nmode: subagent\n---\nLook.";
+        let command = "---\nagent: look\n---\nGo $1";
+        let settings = ProjectSettings::parse(&[
+            file(".opencode/agent/look.md", agent),
+            file("a/.opencode/commands/go.md", command),
+            file("agent/not.md", agent),
+            file(".opencode/skills/x/SKILL.md", agent),
+        ]);
+        assert_eq!(settings.sheet.agents.keys().collect::<Vec<_>>(), ["look"]);
+        assert_eq!(settings.sheet.commands["go"].agent.as_deref(), Some("look"));
+        assert_eq!(settings.diagnostics, []);
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_does_not_count() {
+        let long =
+            SettingsFile { more: true, ..file("opencode.json", r#"{"permission": "deny"}"#) };
+        let settings = ProjectSettings::parse(&[
+            long,
+            file(".opencode/opencode.jsonc", "{\"titles\": false}"),
+        ]);
+        assert!(settings.sheet.rules.is_empty());
+        assert_eq!(settings.sheet.bounds.titles, Some(false));
+        assert!(settings.diagnostics[0].message.contains("256 KiB"), "{settings:?}");
+    }
+
+    #[test]
+    fn a_row_of_a_newer_build_is_read() {
+        let newer =
+            r#"{"sheet": {"newer": 1, "default_agent": "x"}, "diagnostics": [], "more": {}}"#;
+        let settings = ProjectSettings::from_json(newer).expect("readable");
+        assert_eq!(settings.sheet.default_agent.as_deref(), Some("x"));
+    }
+}

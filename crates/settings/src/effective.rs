@@ -1,0 +1,298 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::agent::AgentDefinition;
+use crate::builtin::{self, DEFAULT_AGENT};
+use crate::command::CommandDefinition;
+use crate::diagnostic::Diagnostic;
+use crate::document::{OrganisationSettings, ProjectSettings};
+use crate::merge::{MAX_NAMED, Merging, is_choice};
+use crate::permissions::{Layer, Permissions};
+use crate::sheet::Sheet;
+
+/// The settings that count at a Location.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Effective {
+    /// Every agent that is not disabled, by name.
+    pub agents: BTreeMap<String, AgentDefinition>,
+    /// The agent of a session that has not chosen one. It is among the agents, and not hidden.
+    pub default_agent: String,
+    /// The commands by name.
+    pub commands: BTreeMap<String, CommandDefinition>,
+    /// The permission rules of all layers.
+    pub permissions: Permissions,
+    /// The bounds.
+    pub bounds: Bounds,
+    /// Remarks on both texts. They are not part of the hash.
+    #[serde(skip)]
+    pub diagnostics: Vec<Diagnostic>,
+    /// SHA-256 of all the rest, in hex: equal settings have equal hashes.
+    #[serde(skip)]
+    pub hash: String,
+}
+
+/// The bounds that settings say. `None`: the service's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Bounds {
+    /// The most turns in a row without new input, as the organisation says.
+    pub steps: Option<u32>,
+    /// The same, as the project says: it counts only where it is less.
+    pub steps_at_most: Option<u32>,
+    /// Whether conversations are summarised at the model's limits.
+    pub auto_compaction: Option<bool>,
+    /// Tokens of the model's context that stay free.
+    pub buffer: Option<u64>,
+    /// The most tokens of the recent conversation that stay after a summary.
+    pub keep: Option<u64>,
+    /// Whether models give titles to sessions. A project can only switch them off.
+    pub titles: Option<bool>,
+}
+
+/// Returns the settings that count at a Location: the built-in ones, changed by the organisation, then by the project as
+/// far as that does not widen anything.
+#[must_use]
+pub fn effective(organisation: &OrganisationSettings, project: &ProjectSettings) -> Effective {
+    let remarks = organisation.diagnostics.iter().chain(&project.diagnostics).cloned();
+    let mut merging = Merging::new(remarks.collect());
+    let may_allow: BTreeSet<&str> =
+        organisation.sheet.projects_may_allow.iter().map(String::as_str).collect();
+    merging.add(&organisation.sheet, Layer::Organisation, &BTreeSet::new());
+    merging.disable();
+    if !merging.agents.values().any(is_choice) {
+        let built_in = builtin::agents().into_iter().filter(|agent| agent.name == DEFAULT_AGENT);
+        merging.agents.extend(built_in.map(|agent| (agent.name.clone(), agent)));
+        merging.note("no agent is left that people can choose: `build` stays".to_owned());
+    }
+    let trusted = merging.agents.clone();
+    merging.add(&project.sheet, Layer::Project, &may_allow);
+    merging.disable();
+    if !merging.agents.values().any(is_choice) {
+        merging.agents.extend(trusted);
+        merging
+            .note("the project leaves no agent that people can choose: it changes none".to_owned());
+    }
+    let default_agent = merging.default_agent(&project.sheet, &organisation.sheet);
+    let mut commands: BTreeMap<_, _> =
+        builtin::commands().into_iter().map(|command| (command.name.clone(), command)).collect();
+    for sheet in [&organisation.sheet, &project.sheet] {
+        for (name, command) in &sheet.commands {
+            if commands.len() < MAX_NAMED || commands.contains_key(name) {
+                commands.insert(name.clone(), command.clone());
+            }
+        }
+    }
+    let Merging { agents, rules, diagnostics, .. } = merging;
+    let mut effective = Effective {
+        agents,
+        default_agent,
+        commands,
+        permissions: Permissions::new(rules),
+        bounds: bounds(&organisation.sheet, &project.sheet),
+        diagnostics,
+        hash: String::new(),
+    };
+    let json =
+        serde_json::to_vec(&effective).expect("settings are texts, numbers and maps of texts");
+    effective.hash = hex::encode(Sha256::digest(&json));
+    effective
+}
+
+/// Returns the hash of a text of settings: SHA-256, in hex.
+#[must_use]
+pub fn text_hash(text: &str) -> String {
+    hex::encode(Sha256::digest(text.as_bytes()))
+}
+
+impl Effective {
+    /// Returns the settings of a Location for which nobody has set anything.
+    #[must_use]
+    pub fn built_in() -> &'static Self {
+        static BUILT_IN: LazyLock<Effective> = LazyLock::new(|| {
+            effective(&OrganisationSettings::default(), &ProjectSettings::default())
+        });
+        &BUILT_IN
+    }
+
+    /// Returns an agent that a prompt may choose.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Option<&AgentDefinition> {
+        self.agents.get(name).filter(|agent| !agent.hidden)
+    }
+}
+
+impl Default for Effective {
+    /// Returns the settings of a Location for which nobody has set anything.
+    fn default() -> Self {
+        Self::built_in().clone()
+    }
+}
+
+fn bounds(organisation: &Sheet, project: &Sheet) -> Bounds {
+    let (of_org, of_project) = (organisation.bounds, project.bounds);
+    Bounds {
+        steps: of_org.steps,
+        steps_at_most: of_project.steps,
+        auto_compaction: of_project.auto.or(of_org.auto),
+        buffer: of_project.buffer.or(of_org.buffer),
+        keep: of_project.keep.or(of_org.keep),
+        titles: of_project.titles.filter(|on| !on).or(of_org.titles),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::RuleAction;
+
+    use super::*;
+    use crate::document::SettingsFile;
+    use crate::rules::action_of;
+
+    fn project(text: &str) -> ProjectSettings {
+        let file = SettingsFile { path: "opencode.json".into(), text: text.into(), more: false };
+        ProjectSettings::parse(&[file])
+    }
+
+    fn of(organisation: &str, files: &str) -> Effective {
+        effective(&OrganisationSettings::parse(organisation), &project(files))
+    }
+
+    fn decides(settings: &Effective, agent: &str, permission: &str) -> RuleAction {
+        let is_about = |name: &str| name == "*" || action_of(name) == action_of(permission);
+        settings
+            .permissions
+            .judge(agent, |rule| rule.pattern == "*" && is_about(&rule.permission))
+            .action
+    }
+
+    // The words of the issue.
+    #[test]
+    fn a_repository_denies_and_does_not_allow() {
+        let asks = r#"{"permission": {"bash": "ask"}}"#;
+        assert_eq!(
+            decides(&of(asks, r#"{"permission": {"bash": "allow"}}"#), "build", "shell"),
+            RuleAction::Ask
+        );
+        assert_eq!(
+            decides(&of(asks, r#"{"permission": {"shell": "deny"}}"#), "build", "bash"),
+            RuleAction::Deny
+        );
+        assert_eq!(
+            decides(&of("", r#"{"tools": {"bash": false}}"#), "build", "shell"),
+            RuleAction::Deny
+        );
+        let leaves = r#"{"permission": {"bash": "ask"}, "projects_may_allow": ["bash"]}"#;
+        let allows = of(leaves, r#"{"permission": {"shell": "allow"}}"#);
+        assert_eq!(decides(&allows, "build", "shell"), RuleAction::Allow);
+        let star = of(leaves, r#"{"permission": "allow"}"#);
+        assert_eq!(decides(&star, "build", "shell"), RuleAction::Ask, "`*` names no action");
+        let denied = r#"{"permission": {"bash": "deny"}, "projects_may_allow": ["bash"]}"#;
+        let still = of(
+            denied,
+            r#"{"permission": {"bash": "allow"}, "agent": {"build": {"permission": "ask"}}}"#,
+        );
+        assert_eq!(decides(&still, "build", "shell"), RuleAction::Deny);
+    }
+
+    #[test]
+    fn without_settings_only_secrets_and_circles_are_asked() {
+        let settings = Effective::default();
+        for (permission, expected) in [
+            ("shell", RuleAction::Allow),
+            ("edit", RuleAction::Allow),
+            ("doom_loop", RuleAction::Ask),
+            ("external_directory", RuleAction::Ask),
+        ] {
+            assert_eq!(decides(&settings, "build", permission), expected, "{permission}");
+        }
+        let asked = settings.permissions.iter().filter(|rule| rule.rule.action == RuleAction::Ask);
+        assert_eq!(asked.count(), 4);
+        let names: Vec<_> = settings
+            .agents
+            .values()
+            .filter(|agent| !agent.hidden)
+            .map(|agent| agent.name.as_str())
+            .collect();
+        assert_eq!(names, ["build", "explore", "general", "plan"]);
+        assert_eq!(settings.default_agent, "build");
+        assert_eq!(settings.diagnostics, []);
+    }
+
+    #[test]
+    fn agents_are_changed_by_each_layer_and_their_rules_are_theirs() {
+        let settings = of(
+            r#"{"agent": {"review": {"description": "Reviews", "mode": "primary", "prompt": "Review.", "steps": 9},
+                "plan": {"permission": {"edit": {"*.md": "allow"}}}}}"#,
+            r#"{"agent": {"review": {"steps": 50, "prompt": "Review all.", "permission": {"bash": "deny"}},
+                "plan": {"tools": {"bash": true}}}, "default_agent": "review"}"#,
+        );
+        let review = &settings.agents["review"];
+        assert_eq!((review.steps, review.instructions.as_str()), (Some(9), "Review all."));
+        assert_eq!(review.layer, Layer::Organisation);
+        assert_eq!(settings.default_agent, "review");
+        assert_eq!(decides(&settings, "review", "bash"), RuleAction::Deny);
+        assert_eq!(decides(&settings, "build", "bash"), RuleAction::Allow);
+        let plan = &settings.agents["plan"].tools;
+        assert!(plan.allows("edit") && plan.allows("write") && !plan.allows("shell"), "{plan:?}");
+    }
+
+    #[test]
+    fn a_disabled_agent_is_gone_and_one_to_choose_stays() {
+        let off = r#"{"agent": {"build": {"disable": true}}}"#;
+        let settings = of(off, r#"{"agent": {"build": {"disable": false}}}"#);
+        assert!(!settings.agents.contains_key("build"));
+        assert_eq!(settings.default_agent, "plan");
+        let none = of(off, r#"{"agent": {"plan": {"hidden": true}}}"#);
+        assert_eq!(none.default_agent, "plan");
+        assert!(!none.agents.contains_key("build"), "{none:?}");
+        let all = r#"{"agent": {"build": {"disable": true}, "plan": {"disable": true}}}"#;
+        assert_eq!(of(all, "").default_agent, "build");
+        assert_eq!(of("", all).agents.len(), Effective::default().agents.len());
+        let unknown = of("", r#"{"default_agent": "explore"}"#);
+        assert_eq!(unknown.default_agent, "build");
+        assert!(unknown.diagnostics[0].message.contains("`explore`"), "{unknown:?}");
+    }
+
+    #[test]
+    fn bounds_of_a_project_are_only_lower() {
+        let settings = of(
+            r#"{"steps": 30, "titles": false, "compaction": {"buffer": 1, "keep": {"tokens": 2}}}"#,
+            r#"{"steps": 90, "titles": true, "compaction": {"auto": false, "reserved": 3}}"#,
+        );
+        let expected = Bounds {
+            steps: Some(30),
+            steps_at_most: Some(90),
+            auto_compaction: Some(false),
+            buffer: Some(3),
+            keep: Some(2),
+            titles: Some(false),
+        };
+        assert_eq!(settings.bounds, expected);
+        assert_eq!(of("", r#"{"titles": false}"#).bounds.titles, Some(false));
+    }
+
+    #[test]
+    fn equal_settings_have_equal_hashes() {
+        let some = of("", r#"{"permission": {"bash": "ask"}}"#);
+        assert_eq!(some.hash, of("", "{ \"permission\": { \"bash\": \"ask\" } } // the same").hash);
+        assert_ne!(some.hash, Effective::default().hash);
+        assert_eq!(some.hash.len(), 64);
+        assert_eq!(
+            some.permissions.iter().last().map(|rule| rule.source.as_str()),
+            Some("opencode.json:1")
+        );
+    }
+
+    #[test]
+    fn a_command_of_the_project_replaces_one_of_the_same_name() {
+        let settings = of(
+            r#"{"command": {"test": {"template": "Test.", "description": "of the organisation"}}}"#,
+            r#"{"command": {"test": {"template": "Run $1."}, "empty": {"agent": "build"}}}"#,
+        );
+        assert_eq!(settings.commands.keys().collect::<Vec<_>>(), ["init", "test"]);
+        assert_eq!(settings.commands["test"].template, "Run $1.");
+        assert!(settings.diagnostics[0].message.contains("`empty` has no template"));
+    }
+}

@@ -1,0 +1,378 @@
+//! Reads settings texts into a [`Sheet`], with a remark on every entry that does not count.
+
+use domain::Word as _;
+
+use crate::agent::{AgentChange, AgentMode};
+use crate::command::CommandDefinition;
+use crate::diagnostic::{Remarks, shown};
+use crate::front;
+use crate::permissions::Layer;
+use crate::rules;
+use crate::sheet::{Sheet, SheetBounds};
+use crate::tree::{Entry, Node, Tree};
+use crate::value::{bounded, flag, line, model, of_map, steps, text, tokens};
+
+/// The most agents, and the most commands, of one text.
+const MAX_NAMED: usize = 200;
+/// The most rules of one text.
+const MAX_RULES: usize = 1_000;
+/// The longest instructions or template, in bytes.
+const MAX_TEXT: usize = 64 * 1024;
+/// The longest name, in bytes.
+const MAX_NAME: usize = 64;
+
+/// Settings of the original that say something about providers. They are an organisation's.
+const OF_PROVIDERS: [&str; 6] =
+    ["provider", "providers", "model", "small_model", "enabled_providers", "disabled_providers"];
+/// Settings of the original that have no effect here.
+const UNUSED: [&str; 31] = [
+    "mcp",
+    "plugin",
+    "plugins",
+    "formatter",
+    "lsp",
+    "instructions",
+    "share",
+    "autoshare",
+    "autoupdate",
+    "update",
+    "snapshot",
+    "snapshots",
+    "watcher",
+    "username",
+    "theme",
+    "keybinds",
+    "tui",
+    "layout",
+    "logLevel",
+    "server",
+    "experimental",
+    "enterprise",
+    "skills",
+    "media",
+    "tool_output",
+    "shell",
+    "references",
+    "websearch",
+    "warming",
+    "attachment",
+    "mode",
+];
+/// Settings of agents of the original that have no effect here.
+const UNUSED_OF_AGENTS: [&str; 6] = ["temperature", "top_p", "options", "request", "cache", "name"];
+
+/// Reads an `opencode.json` or an organisation's text.
+pub(crate) fn config(text: &str, layer: Layer, remarks: &mut Remarks<'_>) -> Sheet {
+    let node = match Node::from_jsonc(text) {
+        Ok(node) => node,
+        Err(unreadable) => {
+            let message =
+                format!("nothing of it counts: it cannot be read as JSON: {}", unreadable.why);
+            remarks.error(unreadable.line, message);
+            return Sheet::default();
+        }
+    };
+    let Tree::Map(entries) = &node.value else {
+        remarks.error(node.line, format!("settings are an object, not {}", node.kind()));
+        return Sheet::default();
+    };
+    let mut sheet = Sheet::default();
+    // The older form comes first, so that `permission` wins.
+    for Entry { value, .. } in entries.iter().filter(|entry| entry.key == "tools") {
+        sheet.rules.append(&mut rules::tools(value, remarks));
+    }
+    for entry in entries {
+        of_config(entry, layer, &mut sheet, remarks);
+    }
+    bound_rules(&mut sheet.rules, node.line, remarks);
+    sheet
+}
+
+fn of_config(entry: &Entry, layer: Layer, sheet: &mut Sheet, remarks: &mut Remarks<'_>) {
+    let Entry { key, value } = entry;
+    match key.as_str() {
+        "$schema" | "tools" => {}
+        "permission" | "permissions" => sheet.rules.append(&mut rules::permission(value, remarks)),
+        "agent" | "agents" => {
+            for Entry { key: name, value } in named(value, "agent", remarks) {
+                let change = of_map(value, remarks).map(|entries| agent(entries, remarks));
+                if let Some(change) = change {
+                    sheet.agents.entry(name.clone()).or_default().merge(change);
+                }
+            }
+        }
+        "command" | "commands" => {
+            for Entry { key: name, value } in named(value, "command", remarks) {
+                let Some(entries) = of_map(value, remarks) else { continue };
+                if let Some(command) = command(name, entries, None, layer, value.line, remarks) {
+                    sheet.commands.insert(name.clone(), command);
+                }
+            }
+        }
+        "default_agent" => sheet.default_agent = line(value, key, remarks),
+        "steps" => sheet.bounds.steps = steps(value, remarks),
+        "titles" => sheet.bounds.titles = flag(value, key, remarks),
+        "compaction" => compaction(value, &mut sheet.bounds, remarks),
+        "projects_may_allow" if layer == Layer::Organisation => {
+            sheet.projects_may_allow = actions(value, remarks);
+        }
+        "projects_may_allow" => remarks.note(value.line, "`projects_may_allow` counts only in the organisation's settings"),
+        known if OF_PROVIDERS.contains(&known) => remarks.note(
+            value.line,
+            format!("`{known}` does not count here: providers and models are set for the organisation, and a prompt, an agent or a command chooses among them"),
+        ),
+        known if UNUSED.contains(&known) => {
+            remarks.note(value.line, format!("`{known}` has no effect here"));
+        }
+        unknown => remarks.error(value.line, format!("there is no setting `{}`", shown(unknown))),
+    }
+}
+
+/// Reads a Markdown file about an agent: its front matter, and its instructions.
+pub(crate) fn markdown_agent(name: &str, text: &str, remarks: &mut Remarks<'_>) -> Sheet {
+    let mut sheet = Sheet::default();
+    if let Some((entries, body)) = markdown(name, "agent", text, remarks) {
+        let mut change = agent(&entries, remarks);
+        change.instructions =
+            bounded(body, 0, "the instructions", MAX_TEXT, remarks).or(change.instructions);
+        bound_rules(&mut change.rules, 0, remarks);
+        sheet.agents.insert(name.to_owned(), change);
+    }
+    sheet
+}
+
+/// Reads a Markdown file about a command: its front matter, and its template.
+pub(crate) fn markdown_command(name: &str, text: &str, remarks: &mut Remarks<'_>) -> Sheet {
+    let mut sheet = Sheet::default();
+    if let Some((entries, body)) = markdown(name, "command", text, remarks)
+        && let Some(command) = command(name, &entries, Some(body), Layer::Project, 0, remarks)
+    {
+        sheet.commands.insert(name.to_owned(), command);
+    }
+    sheet
+}
+
+/// Splits a Markdown file. `None`: it cannot be read at all.
+fn markdown<'t>(
+    name: &str,
+    what: &str,
+    text: &'t str,
+    remarks: &mut Remarks<'_>,
+) -> Option<(Vec<Entry>, &'t str)> {
+    if !is_name(name) {
+        remarks.error(0, wrong_name(name, what));
+        return None;
+    }
+    let Some((front, body)) = front::split(text) else {
+        remarks.error(1, "its front matter does not end with a line of `---`");
+        return None;
+    };
+    match Node::from_yaml(front, 1) {
+        Ok(Node { value: Tree::Map(entries), .. }) => Some((entries, body)),
+        Ok(Node { value: Tree::Null, .. }) => Some((Vec::new(), body)),
+        Ok(node) => {
+            remarks
+                .error(1, format!("its front matter is not keys with values, but {}", node.kind()));
+            None
+        }
+        Err(unreadable) => {
+            remarks.error(
+                unreadable.line,
+                format!("its front matter cannot be read: {}", unreadable.why),
+            );
+            None
+        }
+    }
+}
+
+fn agent(entries: &[Entry], remarks: &mut Remarks<'_>) -> AgentChange {
+    let mut change = AgentChange::default();
+    let mut variant = None;
+    for Entry { value, .. } in entries.iter().filter(|entry| entry.key == "tools") {
+        change.rules.append(&mut rules::tools(value, remarks));
+    }
+    for Entry { key, value } in entries {
+        match key.as_str() {
+            "tools" => {}
+            "description" => change.description = line(value, key, remarks),
+            "prompt" | "system" => {
+                change.instructions = text(value, key, remarks).and_then(|text| {
+                    bounded(text, value.line, "the instructions", MAX_TEXT, remarks)
+                });
+            }
+            "mode" => {
+                let word = line(value, key, remarks);
+                change.mode = word.and_then(|word| {
+                    let mode = AgentMode::read(&word);
+                    if mode.is_none() {
+                        remarks.error(
+                            value.line,
+                            format!(
+                                "a `mode` is `primary`, `subagent` or `all`, not `{}`",
+                                shown(&word)
+                            ),
+                        );
+                    }
+                    mode
+                });
+            }
+            "hidden" => change.hidden = flag(value, key, remarks),
+            "disable" | "disabled" => change.disabled = flag(value, key, remarks),
+            "steps" | "maxSteps" => change.steps = steps(value, remarks),
+            "model" => change.model = model(value, remarks),
+            "variant" => variant = line(value, key, remarks),
+            "color" => change.color = line(value, key, remarks),
+            "permission" | "permissions" => {
+                change.rules.append(&mut rules::permission(value, remarks));
+            }
+            known if UNUSED_OF_AGENTS.contains(&known) => {
+                remarks.note(value.line, format!("`{known}` of an agent has no effect here"));
+            }
+            unknown => {
+                remarks.note(value.line, format!("`{}` is no setting of an agent", shown(unknown)))
+            }
+        }
+    }
+    if let Some(model) = &mut change.model {
+        model.variant = variant;
+    }
+    change
+}
+
+fn command(
+    name: &str,
+    entries: &[Entry],
+    body: Option<&str>,
+    layer: Layer,
+    at: u32,
+    remarks: &mut Remarks<'_>,
+) -> Option<CommandDefinition> {
+    let mut made = CommandDefinition {
+        name: name.to_owned(),
+        description: String::new(),
+        agent: None,
+        model: None,
+        subtask: false,
+        template: String::new(),
+        layer,
+    };
+    let mut template = body;
+    for Entry { key, value } in entries {
+        match key.as_str() {
+            "template" if body.is_none() => template = text(value, key, remarks),
+            "description" => made.description = line(value, key, remarks).unwrap_or_default(),
+            "agent" => made.agent = line(value, key, remarks),
+            "model" => made.model = model(value, remarks),
+            "subtask" => made.subtask = flag(value, key, remarks).unwrap_or_default(),
+            unknown => {
+                remarks.note(value.line, format!("`{}` is no setting of a command", shown(unknown)))
+            }
+        }
+    }
+    made.template = bounded(template.unwrap_or_default(), at, "the template", MAX_TEXT, remarks)
+        .or_else(|| {
+            remarks.error(
+                at,
+                format!("the command `{}` has no template and does not count", shown(name)),
+            );
+            None
+        })?;
+    Some(made)
+}
+
+fn compaction(node: &Node, bounds: &mut SheetBounds, remarks: &mut Remarks<'_>) {
+    for Entry { key, value } in of_map(node, remarks).unwrap_or_default() {
+        match key.as_str() {
+            "auto" => bounds.auto = flag(value, key, remarks),
+            "buffer" | "reserved" => bounds.buffer = tokens(value, key, remarks),
+            "keep" | "preserve_recent_tokens" => {
+                bounds.keep = match &value.value {
+                    Tree::Map(entries) => {
+                        let inner = entries.iter().find(|entry| entry.key == "tokens");
+                        inner.and_then(|entry| tokens(&entry.value, key, remarks))
+                    }
+                    Tree::Null
+                    | Tree::Bool(_)
+                    | Tree::Number(_)
+                    | Tree::Text(_)
+                    | Tree::List(_) => tokens(value, key, remarks),
+                }
+            }
+            "prune" | "tail_turns" => {
+                remarks.note(value.line, format!("`{key}` of `compaction` has no effect here"))
+            }
+            unknown => remarks.error(
+                value.line,
+                format!("there is no setting `{}` of `compaction`", shown(unknown)),
+            ),
+        }
+    }
+}
+
+fn actions(node: &Node, remarks: &mut Remarks<'_>) -> Vec<String> {
+    let Tree::List(nodes) = &node.value else {
+        remarks.error(
+            node.line,
+            format!("`projects_may_allow` is a list of actions, not {}", node.kind()),
+        );
+        return Vec::new();
+    };
+    let mut actions = Vec::new();
+    for node in nodes {
+        let Some(name) = line(node, "projects_may_allow", remarks) else { continue };
+        if name.contains(['*', '?']) {
+            remarks.error(
+                node.line,
+                "`projects_may_allow` names each action: a pattern does not count",
+            );
+        } else {
+            actions.push(rules::action_of(&name).to_owned());
+        }
+    }
+    actions
+}
+
+/// Returns the entries of a map of agents or commands whose names are fine.
+fn named<'n>(node: &'n Node, what: &str, remarks: &mut Remarks<'_>) -> Vec<&'n Entry> {
+    let entries = of_map(node, remarks).unwrap_or_default();
+    if entries.len() > MAX_NAMED {
+        remarks.error(
+            node.line,
+            format!("there are at most {MAX_NAMED} of `{what}`: the first ones count"),
+        );
+    }
+    let mut fine = Vec::new();
+    for entry in entries.iter().take(MAX_NAMED) {
+        if is_name(&entry.key) {
+            fine.push(entry);
+        } else {
+            remarks.error(entry.value.line, wrong_name(&entry.key, what));
+        }
+    }
+    fine
+}
+
+fn is_name(name: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(is_fine)
+}
+
+fn wrong_name(name: &str, what: &str) -> String {
+    format!(
+        "`{}` cannot be the name of {}: it has 1 to {MAX_NAME} letters, digits, `_`, `-` or `.`",
+        shown(name),
+        if what == "agent" { "an agent" } else { "a command" }
+    )
+}
+
+fn bound_rules(rules: &mut Vec<rules::Rule>, at: u32, remarks: &mut Remarks<'_>) {
+    if rules.len() > MAX_RULES {
+        remarks.error(
+            at,
+            format!(
+                "there are at most {MAX_RULES} permission rules: those after them do not count"
+            ),
+        );
+        rules.truncate(MAX_RULES);
+    }
+}

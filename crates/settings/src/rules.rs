@@ -1,0 +1,237 @@
+//! Reads permission rules: `"bash": "ask"`, `"bash": {"git push*": "deny"}` and the older `tools: {"bash": false}`.
+
+use domain::{RuleAction, ToolRule, Word as _, rule_names};
+use serde::{Deserialize, Serialize};
+
+use crate::diagnostic::{Remarks, shown};
+use crate::tree::{Entry, Node, Tree};
+
+/// The longest name or pattern of a rule, in bytes.
+const MAX_PATTERN: usize = 1024;
+/// The tools that have more than one name.
+const NAMED: [&str; 6] = ["shell", "edit", "glob", "read", "grep", "skill"];
+
+/// A rule with its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rule {
+    pub(crate) rule: ToolRule,
+    /// Its file from the top of the project; empty for the organisation's text.
+    pub(crate) path: String,
+    /// Its line in that file, from 1; 0 if it is not known.
+    pub(crate) line: u32,
+}
+
+/// Returns the action that a name in a rule stands for: one name for all [`rule_names`] of a tool.
+pub(crate) fn action_of(name: &str) -> &str {
+    NAMED.into_iter().find(|tool| rule_names(tool).contains(&name)).unwrap_or(name)
+}
+
+/// Reads the value of `permission`.
+pub(crate) fn permission(node: &Node, remarks: &mut Remarks<'_>) -> Vec<Rule> {
+    match &node.value {
+        Tree::Text(text) => effect(text, node.line, remarks)
+            .map(|e| rule("*", "*", e, node.line, remarks))
+            .into_iter()
+            .collect(),
+        Tree::Map(entries) => entries.iter().flat_map(|entry| of_action(entry, remarks)).collect(),
+        Tree::List(nodes) => nodes.iter().filter_map(|node| of_list(node, remarks)).collect(),
+        Tree::Null | Tree::Bool(_) | Tree::Number(_) => {
+            let message =
+                format!("`permission` is `allow`, `ask`, `deny` or an object, not {}", node.kind());
+            remarks.error(node.line, message);
+            Vec::new()
+        }
+    }
+}
+
+/// Reads the rules about one action.
+fn of_action(entry: &Entry, remarks: &mut Remarks<'_>) -> Vec<Rule> {
+    let Entry { key, value } = entry;
+    match &value.value {
+        _ if !is_short(key, value.line, remarks) => Vec::new(),
+        Tree::Text(text) => effect(text, value.line, remarks)
+            .map(|e| rule(key, "*", e, value.line, remarks))
+            .into_iter()
+            .collect(),
+        Tree::Map(entries) => {
+            let mut rules = Vec::new();
+            for Entry { key: pattern, value } in entries {
+                let Tree::Text(text) = &value.value else {
+                    let message = format!(
+                        "the rule for `{}` is `allow`, `ask` or `deny`, not {}",
+                        shown(pattern),
+                        value.kind()
+                    );
+                    remarks.error(value.line, message);
+                    continue;
+                };
+                if !is_short(pattern, value.line, remarks) {
+                    continue;
+                }
+                let Some(effect) = effect(text, value.line, remarks) else { continue };
+                if pattern == "*" && !rules.is_empty() {
+                    let message = "`*` hides the patterns before it, since the last one that matches decides: put it first";
+                    remarks.note(value.line, message);
+                }
+                rules.push(rule(key, pattern, effect, value.line, remarks));
+            }
+            rules
+        }
+        Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::List(_) => {
+            let message = format!(
+                "the permission `{}` is `allow`, `ask`, `deny` or an object of patterns, not {}",
+                shown(key),
+                value.kind()
+            );
+            remarks.error(value.line, message);
+            Vec::new()
+        }
+    }
+}
+
+/// Reads an element of a list of rules: `{"action": "shell", "resource": "git *", "effect": "ask"}`.
+fn of_list(node: &Node, remarks: &mut Remarks<'_>) -> Option<Rule> {
+    let text = |name: &str| {
+        let Tree::Map(entries) = &node.value else { return None };
+        let entry = entries.iter().find(|entry| entry.key == name)?;
+        let Tree::Text(text) = &entry.value.value else { return None };
+        Some(text.as_str())
+    };
+    let (Some(action), Some(word)) = (text("action"), text("effect")) else {
+        remarks.error(
+            node.line,
+            "a rule of a list has an `action` and an `effect`, and may have a `resource`",
+        );
+        return None;
+    };
+    let pattern = text("resource").unwrap_or("*");
+    if !is_short(action, node.line, remarks) || !is_short(pattern, node.line, remarks) {
+        return None;
+    }
+    Some(rule(action, pattern, effect(word, node.line, remarks)?, node.line, remarks))
+}
+
+/// Reads the value of `tools`, the older form of `permission`.
+pub(crate) fn tools(node: &Node, remarks: &mut Remarks<'_>) -> Vec<Rule> {
+    let Tree::Map(entries) = &node.value else {
+        remarks.error(node.line, format!("`tools` is an object of tools, not {}", node.kind()));
+        return Vec::new();
+    };
+    let mut rules = Vec::new();
+    for Entry { key, value } in entries {
+        let Tree::Bool(on) = value.value else {
+            let message = format!(
+                "the tool `{}` is on (true) or off (false), not {}",
+                shown(key),
+                value.kind()
+            );
+            remarks.error(value.line, message);
+            continue;
+        };
+        if is_short(key, value.line, remarks) {
+            let effect = if on { RuleAction::Allow } else { RuleAction::Deny };
+            rules.push(rule(key, "*", effect, value.line, remarks));
+        }
+    }
+    rules
+}
+
+fn effect(text: &str, line: u32, remarks: &mut Remarks<'_>) -> Option<RuleAction> {
+    let effect = RuleAction::read(text);
+    if effect.is_none() {
+        remarks.error(
+            line,
+            format!("a permission is `allow`, `ask` or `deny`, not `{}`", shown(text)),
+        );
+    }
+    effect
+}
+
+fn is_short(text: &str, line: u32, remarks: &mut Remarks<'_>) -> bool {
+    let is_fine = !text.is_empty() && text.len() <= MAX_PATTERN && !text.contains('\0');
+    if !is_fine {
+        remarks
+            .error(line, format!("a name or a pattern has 1 to {MAX_PATTERN} bytes, and no NUL"));
+    }
+    is_fine
+}
+
+fn rule(
+    permission: &str,
+    pattern: &str,
+    action: RuleAction,
+    line: u32,
+    remarks: &Remarks<'_>,
+) -> Rule {
+    let rule = ToolRule { permission: permission.to_owned(), pattern: pattern.to_owned(), action };
+    Rule { rule, path: remarks.path().to_owned(), line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Name, pattern, decision and line.
+    type Read = (String, String, String, u32);
+
+    fn read(text: &str) -> (Vec<Read>, Vec<String>) {
+        let node = Node::from_jsonc(text).expect("JSON");
+        let mut remarks = Remarks::new("opencode.json");
+        let rules =
+            permission(&node, &mut remarks).into_iter().map(|Rule { rule, line, .. }| {
+                (rule.permission, rule.pattern, rule.action.to_string(), line)
+            });
+        (rules.collect(), remarks.into_all().into_iter().map(|remark| remark.message).collect())
+    }
+
+    fn owned(rules: &[(&str, &str, &str, u32)]) -> Vec<Read> {
+        let own = |(a, b, c, line): &(&str, &str, &str, u32)| {
+            ((*a).to_owned(), (*b).to_owned(), (*c).to_owned(), *line)
+        };
+        rules.iter().map(own).collect()
+    }
+
+    #[test]
+    fn rules_are_read_in_their_order_with_their_lines() {
+        let text = "{\n\"bash\": {\n\"*\": \"ask\",\n\"git push*\": \"deny\"\n},\n\"edit\": \"allow\", \"new_tool\": \"ask\"}";
+        let expected = [
+            ("bash", "*", "ask", 3),
+            ("bash", "git push*", "deny", 4),
+            ("edit", "*", "allow", 6),
+            ("new_tool", "*", "ask", 6),
+        ];
+        assert_eq!(read(text), (owned(&expected), Vec::new()));
+        assert_eq!(read("\"ask\"").0, owned(&[("*", "*", "ask", 1)]));
+        let list = r#"[{"action": "shell", "resource": "rm *", "effect": "deny"}]"#;
+        assert_eq!(read(list).0, owned(&[("shell", "rm *", "deny", 1)]));
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_and_the_others_count() {
+        let (rules, told) =
+            read(r#"{"bash": "maybe", "edit": 3, "read": {"a": true, "b": "deny"}, "": "ask"}"#);
+        assert_eq!(rules, owned(&[("read", "b", "deny", 1)]));
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert!(told[0].contains("not `maybe`"), "{told:?}");
+    }
+
+    #[test]
+    fn a_star_after_patterns_is_told() {
+        let (rules, told) = read(r#"{"bash": {"git push": "deny", "*": "ask"}}"#);
+        assert_eq!(rules.len(), 2);
+        assert!(told[0].contains("put it first"), "{told:?}");
+    }
+
+    #[test]
+    fn all_names_of_a_tool_stand_for_one_action() {
+        for (name, action) in [
+            ("bash", "shell"),
+            ("shell", "shell"),
+            ("write", "edit"),
+            ("list", "glob"),
+            ("task", "task"),
+        ] {
+            assert_eq!(action_of(name), action);
+        }
+    }
+}
