@@ -94,7 +94,9 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
             "/platform/oauth/{provider}/{attempt}/complete" => json!({ "code": "c", "state": "s" }),
             // Stock routes accept all fields, ours only those that they know.
             path if path.starts_with("/session") => {
-                json!({ "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue" })
+                json!({
+                    "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue", "command": "init",
+                })
             }
             path if path.ends_with("/message") || path.ends_with("/synthetic") => {
                 json!({ "text": "hi", "delivery": "queue" })
