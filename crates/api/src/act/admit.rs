@@ -346,7 +346,9 @@ mod tests {
             let failure = refused.expect_err("refused").failure();
             assert_eq!((failure.status.as_u16(), failure.code), (400, "INVALID_INPUT"));
             assert_eq!(failure.reason.as_deref(), Some("session.agent_unknown"));
-            assert!(failure.message.ends_with(": choose one of `build`, `plan`"));
+            assert!(
+                failure.message.ends_with(": choose one of `build`, `explore`, `general`, `plan`")
+            );
             assert!(failure.message.len() < 200, "{}", failure.message);
         }
     }

@@ -110,7 +110,9 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
             path if path.ends_with("/reply") || path.contains("{ask}") => json!({ "reply": "once" }),
             // Stock routes accept all fields, ours only those that they know.
             path if path.starts_with("/session") => {
-                json!({ "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue" })
+                json!({
+                    "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue", "command": "init",
+                })
             }
             path if path.ends_with("/message") || path.ends_with("/synthetic") => {
                 json!({ "text": "hi", "delivery": "queue" })

@@ -114,7 +114,7 @@ async fn a_command_is_listed_and_becomes_a_prompt() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
     let session = ok(&gateway, "POST", "/session", &world.key, Some(json!({}))).await;
-    let fix = "---\ndescription: Fixes\nagent: plan\n---\nFix $1 as @src/a.rs says: $ARGUMENTS";
+    let fix = "---\ndescription: Fixes\nagent: plan\nmodel: simulated/echo\n---\nFix $1 as @src/a.rs says: $ARGUMENTS";
     publish(&world, &session, &[(".opencode/command/fix.md", fix)]).await?;
     let commands = ok(&gateway, "GET", "/command", &world.key, None).await;
     assert_eq!(names(&commands), ["fix", "init"]);
@@ -124,6 +124,7 @@ async fn a_command_is_listed_and_becomes_a_prompt() -> Result<()> {
     );
     let second = ok(&gateway, "GET", "/api/command", &world.key, None).await;
     assert_eq!(names(&second["data"]), ["fix", "init"]);
+    assert_eq!(second["data"][0]["model"], json!({ "id": "echo", "providerID": "simulated" }));
     let id = session["id"].as_str().expect("an id");
     let path = format!("/session/{id}/command");
     let body = json!({ "command": "nothing", "arguments": "" });

@@ -42,7 +42,7 @@ pub(crate) async fn prompt_as(
     Ok(())
 }
 
-/// `build` and `plan`, changed.
+/// The built-in agents, one of them changed.
 pub(crate) fn changed(name: &str, change: impl FnOnce(&mut Agent)) -> Agents {
     let agents = Agents::default();
     let mut agent = agents.get(name).expect("one that there is").clone();
@@ -208,7 +208,10 @@ async fn an_agent_that_there_is_not_fails_before_any_request_and_another_goes_on
         let SessionEvent::DrainEnded(ended) = last else { panic!("{last:?}") };
         let error = ended.error.context("why")?;
         assert_eq!(error.code, ErrorCode::SessionAgentUnknown);
-        ensure!(error.message.contains("no agent `review` (there is build, plan)"), "{error:?}");
+        ensure!(
+            error.message.contains("no agent `review` (there is build, explore, general, plan)"),
+            "{error:?}"
+        );
         assert_eq!(world.model().counts().requests, 0);
         assert_eq!(world.messages(&session).await?.len(), prompts, "it was taken up");
     }

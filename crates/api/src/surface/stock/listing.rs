@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::catalog::{options, status};
 use super::place::Named;
-use super::settings::{command, settings_at};
+use super::settings::{second_command, settings_at};
 use crate::ApiState;
 use crate::act::shown_models;
 use crate::error::ApiError;
@@ -98,7 +98,7 @@ pub(crate) async fn commands(
     At(named): At,
 ) -> Result<Json<Value>, ApiError> {
     let settings = settings_at(&state, access.org, &named).await?;
-    let data = settings.commands.values().map(command).collect();
+    let data = settings.commands.values().map(second_command).collect();
     located(&state, access.org, &named, data).await
 }
 

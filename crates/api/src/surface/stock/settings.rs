@@ -41,7 +41,7 @@ pub(crate) async fn commands(
     Ok(Json(settings.commands.values().map(command).collect()))
 }
 
-pub(super) fn command(command: &CommandDefinition) -> Value {
+fn command(command: &CommandDefinition) -> Value {
     let mut view = json!({
         "name": command.name,
         "description": command.description,
@@ -55,6 +55,23 @@ pub(super) fn command(command: &CommandDefinition) -> Value {
     }
     if let Some(model) = &command.model {
         view["model"] = format!("{}/{}", model.provider, model.model).into();
+    }
+    view
+}
+
+/// Returns a command in the second API's shape.
+pub(super) fn second_command(command: &CommandDefinition) -> Value {
+    let mut view = json!({
+        "name": command.name,
+        "description": command.description,
+        "template": command.template,
+        "subtask": command.subtask,
+    });
+    if let Some(agent) = &command.agent {
+        view["agent"] = agent.as_str().into();
+    }
+    if let Some(model) = &command.model {
+        view["model"] = json!({ "id": model.model, "providerID": model.provider });
     }
     view
 }
