@@ -148,10 +148,9 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
             "refused, since nobody could answer here: {refused}. `--ask allow` lets such calls run, `--ask wait` waits"
         ))?;
     }
-    Ok(match ended? {
-        RunOutcome::Completed if !report.refused.is_empty() => 1,
-        outcome => outcome.exit_code(),
-    })
+    let outcome = ended?;
+    let is_refused = outcome == RunOutcome::Completed && !report.refused.is_empty();
+    Ok(if is_refused { 1 } else { outcome.exit_code() })
 }
 
 fn request(

@@ -254,7 +254,7 @@ mod tests {
     fn sent(step: Step) -> Value {
         match step {
             Step::Send(reply) => reply.body,
-            other => panic!("{other:?}"),
+            other @ (Step::Nothing | Step::Show(_)) => panic!("{other:?}"),
         }
     }
 
