@@ -8,6 +8,9 @@ use crate::sheet::Sheet;
 /// The most bytes of one file that count.
 pub const MAX_FILE_BYTES: usize = 256 * 1024;
 
+/// The most permission rules of a project, in all of its files.
+const MAX_RULES: usize = 2_000;
+
 /// A settings file of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsFile {
@@ -76,11 +79,19 @@ impl ProjectSettings {
                     ),
                 );
             } else {
-                settings.sheet.merge(match kind {
+                let sheet = match kind {
                     FileKind::Config => config(&file.text, Layer::Project, &mut remarks),
                     FileKind::Agent(name) => markdown_agent(name, &file.text, &mut remarks),
                     FileKind::Command(name) => markdown_command(name, &file.text, &mut remarks),
-                });
+                };
+                if settings.sheet.count_rules() + sheet.count_rules() > MAX_RULES {
+                    remarks.error(
+                        0,
+                        format!("a project has at most {MAX_RULES} permission rules: the file does not count"),
+                    );
+                } else {
+                    settings.sheet.merge(sheet);
+                }
             }
             for diagnostic in remarks.into_all() {
                 add(&mut settings.diagnostics, diagnostic);
@@ -169,6 +180,18 @@ mod tests {
         assert!(settings.sheet.rules.is_empty());
         assert_eq!(settings.sheet.bounds.titles, Some(false));
         assert!(settings.diagnostics[0].message.contains("256 KiB"), "{settings:?}");
+    }
+
+    #[test]
+    fn a_project_has_so_many_rules() {
+        let rules: Vec<_> = (0..900).map(|n| format!("\"tool{n}\": \"ask\"")).collect();
+        let text =
+            format!("{{\"agent\": {{\"build\": {{\"permission\": {{{}}}}}}}}}", rules.join(","));
+        let files =
+            ["opencode.json", "a/opencode.json", "a/b/opencode.json"].map(|path| file(path, &text));
+        let settings = ProjectSettings::parse(&files);
+        assert_eq!(settings.sheet.count_rules(), 1_800);
+        assert_eq!(settings.diagnostics[0].path, "a/b/opencode.json");
     }
 
     #[test]

@@ -31,6 +31,12 @@ pub(crate) struct SheetBounds {
 }
 
 impl Sheet {
+    /// Returns how many permission rules there are, with those of agents.
+    pub(crate) fn count_rules(&self) -> usize {
+        let of_agents = self.agents.values().map(|agent| agent.rules.len());
+        self.rules.len() + of_agents.sum::<usize>()
+    }
+
     /// Adds the entries of a text that comes later and wins.
     pub(crate) fn merge(&mut self, later: Self) {
         let Self { mut rules, agents, commands, default_agent, bounds, mut projects_may_allow } =

@@ -11,6 +11,9 @@ use serde_saphyr::Spanned;
 /// The deepest value that is read. Settings need six levels.
 const MAX_DEPTH: usize = 32;
 
+/// The longest YAML that is read, in bytes.
+const MAX_YAML: usize = 64 * 1024;
+
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Tree {
@@ -105,7 +108,16 @@ impl Node {
         if text.trim().is_empty() {
             return Ok(Self { line: above, value: Tree::Map(Vec::new()) });
         }
-        let mut node: Self = serde_saphyr::from_str(text).map_err(|error| {
+        if text.len() > MAX_YAML {
+            let why = format!("it has more than {} KiB", MAX_YAML / 1024);
+            return Err(Unreadable { line: above, why });
+        }
+        // Settings need no aliases, and a few of them can stand for more than memory holds.
+        let strict = serde_saphyr::options! {
+            budget: serde_saphyr::budget! { max_aliases: 0, max_anchors: 0, max_events: 20_000 },
+        };
+        let read = serde_saphyr::from_str_with_options(text, strict);
+        let mut node: Self = read.map_err(|error: serde_saphyr::Error| {
             let line = error.location().map_or(0, |location| number(location.line()));
             let text = error.to_string();
             let why = text.lines().next().unwrap_or_default().to_owned();
@@ -268,5 +280,19 @@ mod tests {
         let error = Node::from_yaml("a: 1\nb: [\n", 1).expect_err("broken");
         assert!(error.line >= 3, "{error:?}");
         assert!(Node::from_yaml("a: 1\na: 2\n", 1).is_err(), "twice");
+    }
+
+    #[test]
+    fn hostile_yaml_is_an_error() {
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        let maps = "{a: ".repeat(100_000);
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for n in 1..9 {
+            let last = format!("*a{}", n - 1);
+            bomb.push_str(&format!("a{n}: &a{n} [{}]\n", vec![last; 9].join(", ")));
+        }
+        for text in [deep, maps, bomb] {
+            assert!(Node::from_yaml(&text, 1).is_err(), "{}", &text[..20]);
+        }
     }
 }

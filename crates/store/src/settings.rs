@@ -70,22 +70,25 @@ impl Store {
         of: SettingsOf,
         known: KnownSettings,
     ) -> Result<StoredSettings, StoreError> {
-        let (of, id) = match of {
-            SettingsOf::Organisation => ("organisation", String::new()),
-            SettingsOf::Location(id) => ("location", id.as_str().to_owned()),
-            SettingsOf::Session(id) => ("session", id.as_str().to_owned()),
-            SettingsOf::Project(id) => ("project", id.as_str().to_owned()),
-            SettingsOf::Directory(directory) => ("directory", directory),
-        };
+        let [mut location, mut session, mut project, mut directory] = [None, None, None, None];
+        match of {
+            SettingsOf::Organisation => {}
+            SettingsOf::Location(id) => location = Some(id.as_str().to_owned()),
+            SettingsOf::Session(id) => session = Some(id.as_str().to_owned()),
+            SettingsOf::Project(id) => project = Some(id.as_str().to_owned()),
+            SettingsOf::Directory(named) => directory = Some(named),
+        }
         self.drain_lane()
             .run(move |connection| {
                 Box::pin(async move {
                     let row = sqlx::query!(
                         "SELECT organisation_hash, organisation_bytes, organisation_ms, location_hash, location_bytes
-                         FROM read_settings($1, $2, $3, $4, $5)",
+                         FROM read_settings($1, $2, $3, $4, $5, $6, $7)",
                         org.0,
-                        of,
-                        id,
+                        location,
+                        session,
+                        project,
+                        directory,
                         known.organisation,
                         known.location,
                     )

@@ -103,6 +103,12 @@ async fn agents_of_a_project_are_listed_and_can_be_chosen() -> Result<()> {
     let body = Some(json!({ "agent": "title", "parts": parts }));
     let (status, answer) = call(&gateway, "POST", &path, &world.key, body).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+    // A client elsewhere names a directory that is not here.
+    for path in ["/agent", "/command", "/config"] {
+        let elsewhere = format!("{path}?directory=/no/such/directory");
+        let shown = ok(&gateway, "GET", &elsewhere, &world.key, None).await;
+        assert!(!shown.to_string().contains("review"), "{shown}");
+    }
     // Another organisation's project in a directory of the same name has none of it.
     let theirs = ok(&gateway, "GET", "/agent", &world.stranger, None).await;
     assert!(!names(&theirs).contains(&"review"), "{theirs}");

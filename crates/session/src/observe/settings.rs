@@ -14,7 +14,9 @@ const MAX_NAMES: usize = 1_000;
 /// The most files that count.
 const MAX_FILES: usize = 400;
 /// The most bytes of all files that count.
-const MAX_BYTES: usize = 4 * 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
+/// The longest path of a file that counts, in bytes.
+const MAX_PATH: usize = 512;
 
 const CONFIGS: [&str; 2] = ["opencode.json", "opencode.jsonc"];
 const FOLDER: &str = ".opencode";
@@ -64,7 +66,9 @@ impl Found {
         if self.files.len() == MAX_FILES || self.bytes >= MAX_BYTES {
             return Ok(());
         }
-        let Some(path_text) = path.to_str() else { return Ok(()) };
+        let Some(path_text) = path.to_str().filter(|path| path.len() <= MAX_PATH) else {
+            return Ok(());
+        };
         if let Some(found) = self.texts.read(path, MAX_FILE_BYTES)? {
             self.bytes += found.text.len();
             let path = path_text.to_owned();

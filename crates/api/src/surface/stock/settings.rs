@@ -13,14 +13,17 @@ use crate::act::settings_of;
 use crate::error::ApiError;
 use crate::surface::extract::CanRead;
 
-/// Returns the settings of the directory, otherwise of the service's default.
+/// Returns the settings of the directory, otherwise of the service's default. A directory that cannot be used here, such as
+/// that of a client on another machine, has the organisation's.
 pub(super) async fn settings_at(
     state: &ApiState,
     org: OrgId,
     named: &Named,
 ) -> Result<Effective, ApiError> {
-    let directory = named.or_default(state.settings()).await?.directory;
-    settings_of(state, org, SettingsOf::Directory(directory)).await
+    let usable = named.or_default(state.settings()).await;
+    let of = usable
+        .map_or(SettingsOf::Organisation, |workspace| SettingsOf::Directory(workspace.directory));
+    settings_of(state, org, of).await
 }
 
 pub(crate) async fn agents(
