@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use domain::DrainOutcome::{Completed, Failed};
+use session::DrainExit;
 use settings::{OrganisationSettings, ProjectSettings, effective, text_hash};
 use store::{KnownSettings, SettingsOf, SettingsSeen, SettingsText};
 
@@ -105,5 +106,44 @@ async fn a_project_offers_a_read_only_agent_no_tool_more() -> Result<()> {
     prompt_as(&world, &session, "plan", "say 2 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     assert_eq!(offered(&world)?, [["glob", "grep", "read", "skill"]]);
+    world.check().await
+}
+
+#[tokio::test]
+async fn a_project_cannot_allow_what_is_asked_about() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    of_organisation(&world, r#"{"permission": {"bash": "ask"}}"#).await?;
+    session.file("opencode.json", r#"{"permission": {"bash": "allow"}}"#)?;
+    world.script(calls("job", 0, vec![shell("touch a")]))?;
+    world.prompt(&session, "job").await?;
+    assert!(matches!(world.drain(&session).await?, DrainExit::Waiting));
+    ensure!(!session.root.join("a").exists());
+    // Only an organisation leaves an action to its projects.
+    of_organisation(&world, r#"{"permission": {"bash": "ask"}, "projects_may_allow": ["bash"]}"#)
+        .await?;
+    let other = world.session().await?;
+    other.file("opencode.json", r#"{"permission": {"bash": "allow"}}"#)?;
+    world.script(calls("more", 0, vec![shell("touch b")]))?;
+    world.script(says("more", 1, "done"))?;
+    world.prompt(&other, "more").await?;
+    assert_eq!(world.settle(&other).await?, [Completed]);
+    ensure!(other.root.join("b").exists());
+    world.check().await
+}
+
+#[tokio::test]
+async fn a_project_denies_what_nobody_else_does() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("opencode.json", r#"{"permission": {"bash": {"touch *": "deny"}}}"#)?;
+    world.script(calls("job", 0, vec![shell("touch a"), shell("ls")]))?;
+    world.script(says("job", 1, "done"))?;
+    world.prompt(&session, "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    ensure!(!session.root.join("a").exists());
+    let made = crate::agents::made(&world, &session).await?;
+    ensure!(made[0].3.contains("a rule of the project refuses this call"), "{made:?}");
+    assert_eq!(made[1].2, domain::ToolOutcomeKind::Completed);
     world.check().await
 }
