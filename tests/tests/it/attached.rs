@@ -211,8 +211,8 @@ async fn messages(person: &Person) -> Result<()> {
         person.reads(&["--interactive", "say 2 words"]).await?.contains("w0 w1"),
         "interactive"
     );
-    let sentence = "commands are not offered yet: write the request as a prompt";
-    person.is_refused(&["--command", "init"], sentence).await?;
+    ensure!(person.reads(&["--command", "init"]).await?.contains("simulated model"), "init");
+    let sentence = "there is no command `none` in this project";
     person.is_refused(&["--command", "none", "some words"], sentence).await
 }
 

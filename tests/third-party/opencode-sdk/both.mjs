@@ -139,7 +139,12 @@ export async function both(sdk, name) {
     assert.ok(connected.includes(providerID) && all.some((provider) => provider.id === 'openai'));
   });
   await sdk.call('app.agents', {}, (agents) => {
-    assert.deepEqual(agents.map((agent) => agent.name).sort(), ['build', 'plan']);
+    const shown = agents.filter((agent) => !agent.hidden).map((agent) => agent.name);
+    assert.deepEqual(shown.sort(), ['build', 'explore', 'general', 'plan']);
+  });
+  const [command] = await sdk.call('command.list', {}, (commands) => assert.ok(commands.length > 0, 'no command'));
+  await sdk.call('session.command', { path, body: { command: command.name, arguments: 'now' } }, (message) => {
+    assert.equal(message.info.role, 'assistant');
   });
   await sdk.call('path.get', {}, (found) => assert.equal(found.directory, directory));
   await sdk.call('project.current', {}, (project) => assert.equal(project.worktree, directory));

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { until } from './recorder.mjs';
 
 export async function newer(sdk, { id, model }) {
   const { directory } = sdk;
@@ -48,6 +49,45 @@ export async function newer(sdk, { id, model }) {
   await sdk.call('session.prompt', { path: { sessionID: ruled.id }, body: forbidden }, () => {});
   assert.ok(!existsSync(join(directory, 'forbidden.txt')), 'the command ran');
 
+  // A rule that asks: each call waits until somebody answers, in one shape or the other.
+  const ask = [{ permission: 'bash', pattern: '*', action: 'ask' }];
+  const asking = await sdk.call('session.create', { body: { permission: ask } }, () => {});
+  const its = { sessionID: asking.id };
+  const asked = async (text, answer) => {
+    const body = { parts: [{ type: 'text', text }] };
+    await sdk.call('session.promptAsync', { path: its, body }, (_, response) => assert.equal(response.status, 204));
+    const request = await until(`a request about ${text}`, async () => {
+      const found = await sdk.call('permission.list', {}, (requests) => assert.ok(Array.isArray(requests)));
+      return found.find(({ sessionID }) => sessionID === asking.id);
+    });
+    assert.equal(request.permission, 'bash');
+    await answer({ ...its, requestID: request.id, permissionID: request.id }, request);
+    await until('its end', async () => {
+      const busy = await sdk.call('session.status', {}, () => {});
+      return !busy[asking.id];
+    });
+  };
+  const yes = (answer) => assert.equal(answer, true);
+  const empty = (_, response) => assert.equal(response.status, 204);
+  await asked('run `touch once.txt`', (path) => sdk.call('permission.reply', { path, body: { reply: 'once' } }, yes));
+  await asked('run `touch never.txt`', (path) => sdk.call('permission.respond', { path, body: { response: 'reject' } }, yes));
+  await asked('run `touch always.txt`', async (path, { id: wanted }) => {
+    const has = ({ data }) => assert.deepEqual(data.map((one) => one.id), [wanted]);
+    await sdk.call('v2.session.permission.list', { path }, has);
+    await sdk.call('v2.session.permission.get', { path }, ({ data }) => assert.equal(data.action, 'bash'));
+    await sdk.call('v2.session.permission.reply', { path, body: { reply: 'always' } }, empty);
+  });
+  assert.ok(existsSync(join(directory, 'once.txt')) && existsSync(join(directory, 'always.txt')), 'they had leave');
+  assert.ok(!existsSync(join(directory, 'never.txt')), 'it ran without leave');
+  const { data: [saved] } = await sdk.call('v2.permission.saved.list', {}, ({ data }) => assert.equal(data.length, 1));
+  await sdk.call('v2.permission.saved.remove', { path: { id: saved.id } }, empty);
+  await sdk.call('question.list', {}, (questions) => assert.deepEqual(questions, []));
+  await sdk.call('v2.session.question.list', { path: its }, ({ data }) => assert.deepEqual(data, []));
+  const gone = { path: { ...its, requestID: 'que_none' }, body: { answers: [['a']] } };
+  for (const name of ['question.reply', 'question.reject', 'v2.session.question.reply', 'v2.session.question.reject']) {
+    await sdk.refused(name, gone, 404);
+  }
+
   // Nothing that a client chooses is passed over.
   const refused = async (name, asked, sentence) => assert.match(await sdk.refused(name, asked), sentence);
   const kept = await sdk.call('session.create', { body: { metadata: { ticket: 1 } } }, (session) => {
@@ -62,7 +102,7 @@ export async function newer(sdk, { id, model }) {
   await refused('session.prompt', { path, body: { parts, tools: { bash: false } } }, /cannot switch `tools` off/);
   await refused('session.prompt', { path, body: { parts, system: 'Be brief.' } }, /no `system` text/);
   await refused('session.prompt', { path, body: { parts, format: { type: 'json_schema', schema: {} } } }, /an answer is text/);
-  await refused('session.prompt', { path, body: { parts, agent: 'nobody' } }, /`build`, `plan`/);
+  await refused('session.prompt', { path, body: { parts, agent: 'nobody' } }, /`build`/);
 
   const elsewhere = join(directory, 'elsewhere');
   mkdirSync(elsewhere, { recursive: true });
@@ -76,14 +116,15 @@ export async function newer(sdk, { id, model }) {
     look(answer.data);
   };
   await sdk.call('v2.location.get', {}, (location) => assert.equal(location.directory, directory));
-  await sdk.call('v2.agent.list', {}, located((agents) => assert.deepEqual(agents.map((agent) => agent.id).sort(), ['build', 'plan'])));
+  await sdk.call('v2.agent.list', {}, located((agents) => assert.ok(agents.some((agent) => agent.id === 'explore'))));
   await sdk.call('v2.model.list', {}, located((models) => assert.ok(models.some((one) => one.id === model.modelID))));
   await sdk.call('v2.provider.list', {}, located((providers) => assert.ok(providers.some((one) => one.id === model.providerID))));
   await sdk.call('v2.provider.get', { path: { providerID: model.providerID } }, located((one) => assert.equal(one.id, model.providerID)));
   await sdk.refused('v2.provider.get', { path: { providerID: 'nobody' } }, 404);
-  for (const empty of ['integration.list', 'command.list', 'skill.list', 'pty.list', 'question.request.list', 'permission.request.list', 'reference.list']) {
+  for (const empty of ['integration.list', 'skill.list', 'pty.list', 'question.request.list', 'permission.request.list', 'reference.list']) {
     await sdk.call(`v2.${empty}`, {}, located((data) => assert.deepEqual(data, [])));
   }
+  await sdk.call('v2.command.list', {}, located((commands) => assert.ok(commands.length > 0)));
   const page = await sdk.call('v2.session.list', { query: { limit: 1, order: 'desc' } }, ({ data }) => assert.equal(data.length, 1));
   await sdk.call('v2.session.list', { query: { limit: 100, cursor: page.cursor.next } }, ({ data }) => {
     assert.ok(data.length > 0 && data.every((session) => session.id !== page.data[0].id), 'the first page again');

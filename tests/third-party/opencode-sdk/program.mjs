@@ -42,7 +42,11 @@ for (const [name, sdk] of [['v1', v1], ['v2', v2]]) {
   try {
     const session = await both(sdk, name);
     if (sdk === v2) await newer(sdk, session);
-    else await sdk.refused('mcp.auth.set', signIn); // the older client has one group for both kinds of `auth`
+    else {
+      const answer = { path: { sessionID: session.id, permissionID: 'per_none' }, body: { response: 'once' } };
+      await sdk.refused('postSessionIdPermissionsPermissionId', answer, 404);
+      await sdk.refused('mcp.auth.set', signIn); // the older client has one group for both kinds of `auth`
+    }
     const path = {
       sessionID: session.id, messageID: session.first, partID: 'prt_1', requestID: 'req_1', permissionID: 'per_1',
       projectID: 'global', providerID: 'openai', integrationID: 'openai', attemptID: 'con_1', credentialID: 'crd_1',
