@@ -11,7 +11,7 @@ pub(crate) fn sites() -> impl Iterator<Item = Site> {
 }
 
 /// Sites that few histories come to: each history waits for one of them from its beginning.
-pub(crate) const RARE: [Site; 17] = [
+pub(crate) const RARE: [Site; 18] = [
     Site::Interrupted,
     Site::CompactionCancelled,
     Site::CompactionFailed,
@@ -29,6 +29,7 @@ pub(crate) const RARE: [Site; 17] = [
     Site::UnrevertReached,
     Site::MoveReached,
     Site::Moved,
+    Site::Leave,
 ];
 
 /// When a commit site meets its fault.

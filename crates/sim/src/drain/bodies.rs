@@ -169,8 +169,7 @@ impl Drain {
             let results = self.due_results(world);
             let phase = Phase::Bodies { pause, then };
             let head = world.store.sessions[self.session].head;
-            if self.has_asked() && head.next_seq > self.history.seq().0 + 1 && world.rng.chance(50)
-            {
+            if self.has_asked() && head.next_seq > self.history.seq().0 + 1 {
                 self.resume = Some(phase);
                 return self.write(Op::Leave, world);
             }

@@ -51,10 +51,12 @@ pub(crate) struct Facts {
     /// Each session, at each Location.
     pub(super) sessions: Vec<Vec<SessionRef>>,
     pub(super) missing: SessionError,
+    /// Whether sessions have a rule that asks. Where Reverts are sought, sessions must come to rest instead.
+    asks: bool,
 }
 
 impl Facts {
-    pub(super) fn new(mint: &mut IdMint) -> Self {
+    pub(super) fn new(mint: &mut IdMint, asks: bool) -> Self {
         let locations: Vec<LocationId> = (0..PLACES).map(|_| LocationId::mint(mint)).collect();
         let session = |_| {
             let session = SessionId::mint(mint);
@@ -94,6 +96,7 @@ impl Facts {
                 code: ErrorCode::WorkspaceUnavailable.into(),
                 message: "the files are elsewhere".into(),
             },
+            asks,
         }
     }
 
@@ -121,11 +124,7 @@ impl Facts {
             model: None,
             parent,
             named,
-            rules: vec![ToolRule {
-                permission: "*".into(),
-                pattern: SECRET.into(),
-                action: RuleAction::Ask,
-            }],
+            rules: self.asks.then(asking).into_iter().collect(),
             metadata: None,
         }
     }
@@ -145,6 +144,11 @@ impl Facts {
         let limit = limits().context_limit.unwrap_or(0);
         usize::try_from(limit).unwrap_or(usize::MAX)
     }
+}
+
+/// Returns the rule about the calls that somebody is asked about.
+fn asking() -> ToolRule {
+    ToolRule { permission: "*".into(), pattern: SECRET.into(), action: RuleAction::Ask }
 }
 
 /// A model so small that conversations of a few seconds come to its limits.

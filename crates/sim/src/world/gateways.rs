@@ -270,7 +270,11 @@ impl World {
             }
             return;
         }
+        let sleeps = self.store.sessions[session].head.asleep;
         let asked = self.with_mint(|world, mint, now| world.store.interrupt(session, mint, now));
+        if sleeps && matches!(asked, Interrupted::Idle) {
+            self.fail("I6: an interrupt of a session that sleeps changed nothing".into());
+        }
         if let Interrupted::Applied(_) = asked {
             self.hint(|| Action::Interrupt { session });
         }

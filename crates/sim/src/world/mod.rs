@@ -191,7 +191,11 @@ impl World {
     pub(crate) fn new(seed: u64, mutant: Option<Mutant>) -> Self {
         let mut rng = Rng::new(seed);
         let mut mint = IdMint::seeded(Stamp::default(), EPOCH, seed);
-        let facts = Facts::new(&mut mint);
+        let reverts = matches!(
+            rare(seed),
+            Site::RevertReached | Site::RevertStaging | Site::RevertResumed | Site::UnrevertReached
+        );
+        let facts = Facts::new(&mut mint, !reverts);
         let mut store = SimStore::new(facts.locations.clone(), mutant);
         for session in 0..SESSIONS {
             let created = facts.begun(session);
@@ -227,13 +231,7 @@ impl World {
             reborn: (seed % 8 == 5).then(|| Rng::new(!seed.rotate_left(32))),
             fences: vec![0; PLACES],
             deadly: seed % 8 == 7,
-            reverts: matches!(
-                rare(seed),
-                Site::RevertReached
-                    | Site::RevertStaging
-                    | Site::RevertResumed
-                    | Site::UnrevertReached
-            ),
+            reverts,
             own_disks: seed % 5 < 2,
             trees: BTreeMap::new(),
             packs: BTreeSet::new(),

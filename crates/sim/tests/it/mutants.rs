@@ -119,9 +119,9 @@ fn of_store(mutant: StoreMutant) -> &'static [&'static str] {
         // Finding store 11: a stale token takes a Location.
         M::FenceFalls => &["I10: a fence fell"],
         M::RestagedForgetsHeld => &["is about what is gone, and waits on"],
-        M::AnswerDoesNotStir | M::InterruptOfSleeperIsIdle | M::WaitProvesNoNumber => {
-            &["I16: asleep and nothing is asked", "I11: it does not settle"]
-        }
+        M::AnswerDoesNotStir => &["I16: asleep and nothing is asked"],
+        M::WaitProvesNoNumber => &["I16: asleep and nothing is asked", "I11: it does not settle"],
+        M::InterruptOfSleeperIsIdle => &["I6: an interrupt of a session that sleeps"],
         M::SecondAnswerTaken => &["has two answers", "answered too late"],
     }
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    Answer, Ask, AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, Author, CallId, Claim,
-    CompactionEnded, CompactionReason, CompactionReminded, CompactionStarted, ComponentList,
+    Answer, Ask, AskId, AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, Author, CallId,
+    Claim, CompactionEnded, CompactionReason, CompactionReminded, CompactionStarted, ComponentList,
     ContextUpdated, ControlAdmitted, ControlDelivered, Delivery, DrainEnded, DrainOutcome,
     EntrySet, EpochStarted, Finish, IdMint, MessageId, ModelRef, NoticeKind, NoticeRecorded,
-    PartId, PromptAdmitted, PromptPromoted, ReplyPart, RetryScheduled, Seq, SessionArchived,
-    SessionDescribed, SessionError, SessionEvent, SessionRef, SessionRenamed, SideOutcome, Stamp,
-    TextCheckpointed, TitleEnded, TitleStarted, TitledBy, ToolAnswered, ToolAsked, ToolCalled,
-    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted, ToolState, TurnId,
-    TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    PartId, PermissionId, PromptAdmitted, PromptPromoted, ReplyPart, RetryScheduled, Seq,
+    SessionArchived, SessionDescribed, SessionError, SessionEvent, SessionRef, SessionRenamed,
+    SideOutcome, Stamp, TextCheckpointed, TitleEnded, TitleStarted, TitledBy, ToolAnswered,
+    ToolAsked, ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted,
+    ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
 use store::{DrainEnd, EntryChange, SessionEdit};
 
@@ -217,10 +217,10 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
         let (turn, part, text) = (turn.turn.clone(), text.clone(), piece.to_owned());
         step(vec![TextCheckpointed { turn, part, offset, text }.into()]).await;
     }
-    let asked = |id: &str| ToolAsked {
+    let asked = |ask: PermissionId| ToolAsked {
         turn: turn.turn.clone(),
         call: waits.clone(),
-        ask: id.parse().expect("an id"),
+        ask: AskId::Permission(ask),
         about: Ask::Permission {
             action: "shell".into(),
             resources: vec!["git push".into()],
@@ -228,7 +228,8 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
         },
         expires: NOW + 1_000,
     };
-    let (first, second_ask) = (asked("per_first"), asked("per_second"));
+    let (first, second_ask) =
+        (asked(PermissionId::mint(&mut mint)), asked(PermissionId::mint(&mut mint)));
     let answered = |asked: &ToolAsked, answer| ToolAnswered {
         call: waits.clone(),
         ask: asked.ask.clone(),
