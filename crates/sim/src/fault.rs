@@ -11,7 +11,8 @@ pub(crate) fn sites() -> impl Iterator<Item = Site> {
 }
 
 /// Sites that few histories come to: each history waits for one of them from its beginning.
-pub(crate) const RARE: [Site; 18] = [
+/// Their number is prime, so that every one of them meets every other property that a history has by its seed.
+pub(crate) const RARE: [Site; 19] = [
     Site::Interrupted,
     Site::CompactionCancelled,
     Site::CompactionFailed,
@@ -30,6 +31,7 @@ pub(crate) const RARE: [Site; 18] = [
     Site::MoveReached,
     Site::Moved,
     Site::Leave,
+    Site::UnrevertReached,
 ];
 
 /// When a commit site meets its fault.

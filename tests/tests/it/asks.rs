@@ -54,10 +54,12 @@ async fn a_run_refuses_asks_waits_or_allows() -> Result<()> {
     ensure!(ended.code == Some(0) && ended.out.contains("not-for-models"), "{ended:?}");
 
     // Somebody answers elsewhere.
-    let mut waits = cli.start(&["run", "--ask", "wait", "read .env"])?;
-    waits.until("opencode-cloud ask reply per_").await?;
-    let list = cli.run(&["ask", "list"]).await?;
-    ensure!(list.out.contains("read .env"), "{list:?}");
+    let waits = cli.start(&["run", "--ask", "wait", "read .env"])?;
+    eventually("the ask is listed", 60, async || {
+        let list = cli.run(&["ask", "list"]).await?;
+        Ok(list.out.contains("read .env").then_some(()))
+    })
+    .await?;
     let json = cli.run(&["ask", "list", "--json"]).await?.out;
     let asks: Value = serde_json::from_str(&json)?;
     let ask = asks[0]["id"].as_str().context("an id")?;
@@ -67,6 +69,7 @@ async fn a_run_refuses_asks_waits_or_allows() -> Result<()> {
     ensure!(reply.code == Some(0), "{reply:?}");
     let ended = waits.end().await?;
     ensure!(ended.code == Some(0), "{ended:?}");
+    ensure!(ended.err.contains(&format!("opencode-cloud ask reply {ask} once")), "{ended:?}");
     let other = cli.run(&["ask", "reply", ask, "reject"]).await?;
     ensure!(other.code == Some(1) && other.err.contains("answered this already"), "{other:?}");
 

@@ -84,7 +84,9 @@ export async function newer(sdk, { id, model }) {
   await sdk.call('question.list', {}, (questions) => assert.deepEqual(questions, []));
   await sdk.call('v2.session.question.list', { path: its }, ({ data }) => assert.deepEqual(data, []));
   const gone = { path: { ...its, requestID: 'que_none' }, body: { answers: [['a']] } };
-  for (const name of ['question.reply', 'question.reject', 'v2.session.question.reply', 'v2.session.question.reject']) {
+  const second = { path: gone.path, body: { questionV2Reply: gone.body } };
+  await sdk.refused('v2.session.question.reply', second, 404);
+  for (const name of ['question.reply', 'question.reject', 'v2.session.question.reject']) {
     await sdk.refused(name, gone, 404);
   }
 
