@@ -87,7 +87,13 @@ impl Rules<'_> {
     }
 
     /// Drafts the ask of a call that is drafted as *asked*.
+    /// Beyond [`MAX_WAITING`] it settles the call as failed instead: nobody is asked, and it never runs.
     pub(crate) fn ask(&self, draft: &mut Draft<'_>, turn: &TurnId, call: &CallId, asking: Asking) {
+        if is_crowded(draft.history()) {
+            let (failed, now) = (ToolOutcomeKind::Failed, draft.now());
+            let settled = settled_as(turn.clone(), call.clone(), failed, CROWDED, now);
+            return draft.push(settled);
+        }
         let (ask, about) = match asking {
             Asking::Permission(Need { action, resources, save }) => {
                 let id = AskId::Permission(PermissionId::mint(draft.mint()));
@@ -168,10 +174,10 @@ pub(crate) enum Asking {
     Questions(Vec<Question>),
 }
 
-/// Returns why one more call cannot be asked about.
-pub(crate) fn crowded(history: &History) -> Option<&'static str> {
-    let waiting = standings(history).filter(|(_, standing)| *standing == Standing::Open).count();
-    (waiting >= MAX_WAITING).then_some(CROWDED)
+/// Returns whether as many calls wait as may.
+fn is_crowded(history: &History) -> bool {
+    // The call that is about to be asked has no ask yet, so it counts as one with leave.
+    standings(history).filter(|(_, standing)| *standing == Standing::Open).count() >= MAX_WAITING
 }
 
 /// Settles the asked calls of a turn that goes on or ends without them. Returns whether the drain is to end: somebody refused

@@ -11,7 +11,7 @@ use domain::{
 use history::History;
 use llm_protocol::{FinishReason, Usage};
 
-use crate::asks::{crowded, settle_asked};
+use crate::asks::settle_asked;
 use crate::boundary::{Next, end};
 use crate::draft::{Draft, Verdict};
 use crate::inbox::{Head, head, waits};
@@ -285,7 +285,6 @@ impl Rules<'_> {
             let refused = self.refusal(draft.history(), intent).is_some();
             let asked = self.asked(draft.history(), intent);
             let asked = asked.filter(|_| state == ToolState::Started);
-            let asked = asked.filter(|_| crowded(draft.history()).is_none());
             draft.push(ToolCalled {
                 turn: said.turn.clone(),
                 message: said.message.clone(),

@@ -336,12 +336,12 @@ impl<'r> Drain<'r> {
         let (toolbox, history) = (&self.stage.toolbox, self.log.history());
         let rules = self.stage.rules();
         let open = history.open_turn();
-        // Those that somebody is asked about start when their answers have come.
-        let waits = |intent: &ToolIntent| {
+        // Those that somebody is asked about start when their answers have come, and some are settled already.
+        let has_started = |intent: &ToolIntent| {
             let call = open.and_then(|open| open.call(&intent.call));
-            call.is_some_and(|call| call.state == ToolState::Asked)
+            call.is_some_and(|call| call.state == ToolState::Started)
         };
-        for intent in intents.into_iter().filter(|intent| !waits(intent)) {
+        for intent in intents.into_iter().filter(has_started) {
             let (id, cancel) = (turn.said.turn.clone(), turn.token());
             let body = match rules.refusal(history, &intent) {
                 Some(why) => toolbox.refused(id, intent.call, &why),

@@ -273,6 +273,28 @@ async fn a_worker_that_dies_around_an_answer_runs_one_body() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_call_beyond_those_that_may_wait_never_runs() -> Result<()> {
+    let world = World::new().await?;
+    let session = session(&world, &ASK_SHELL).await?;
+    let many = (0..34).map(|number| shell(&format!("touch a{number}"))).collect();
+    world.script(calls("job", 0, many))?;
+    world.script(says("job", 1, "done"))?;
+    world.prompt(&session, "job").await?;
+    let asks = sleeps(&world, &session).await?;
+    assert_eq!(asks.len(), 32);
+    assert_eq!(std::fs::read_dir(&session.root)?.count(), 0, "nothing ran without leave");
+    for ask in &asks {
+        answered(&world, ask, Answer::Once).await?;
+    }
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let ran = |number: u32| session.root.join(format!("a{number}")).exists();
+    assert_eq!((0..34).filter(|number| ran(*number)).count(), 32);
+    let made = made(&world, &session).await?;
+    ensure!(made[33].3.starts_with("32 calls of this session wait"), "{:?}", made[33]);
+    world.check().await
+}
+
+#[tokio::test]
 async fn an_older_level_refuses_what_would_be_asked() -> Result<()> {
     let world = World::with(|settings| settings.rules.asks = None).await?;
     let session = session(&world, &ASK_SHELL).await?;

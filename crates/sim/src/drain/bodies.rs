@@ -53,7 +53,7 @@ impl Drain {
         let open = self.history.open_turn();
         intents.retain(|intent| {
             let call = open.and_then(|open| open.call(&intent.call));
-            call.is_none_or(|call| call.state != ToolState::Asked)
+            call.is_none_or(|call| call.state == ToolState::Started)
         });
         if !world.is(ShellMutant::BodyBeforeIntent) {
             self.start(intents, world);
