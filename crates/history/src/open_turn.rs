@@ -58,7 +58,7 @@ pub struct CallState {
     pub state: ToolState,
     /// The number of bodies begun.
     pub bodies: i32,
-    /// What somebody was asked before its body may run, in the order of asking.
+    /// Its asks, whose answers its body waits for, in the order of asking.
     pub asks: Vec<AskState>,
     /// Its result.
     pub settled: Option<ToolSettled>,

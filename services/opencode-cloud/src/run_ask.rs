@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::render::printable;
 
-/// What a run does about calls that wait for a person.
+/// A run's answer to calls that wait for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum AskPolicy {
     /// Refuse the call, and let the model go on without it
@@ -40,12 +40,12 @@ pub(crate) struct Asks {
     waiting: VecDeque<ToolAsked>,
     /// The first was shown; with questions, the answers so far.
     shown: Option<Vec<Vec<String>>>,
-    /// What was refused because nobody could answer.
+    /// The calls that were refused because nobody could answer.
     refused: Vec<String>,
     lines: Option<mpsc::Receiver<String>>,
 }
 
-/// What to do about the first ask.
+/// The next step for the first ask.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
     /// Nothing now.

@@ -1,4 +1,4 @@
-//! What must happen when nobody does anything: asks that nobody answers in time are answered for them.
+//! Asks that nobody answers in time are answered for them.
 //!
 //! One worker of all does it at a time. The answer stirs its session, which placement's sweep then finds like any other that
 //! has work.

@@ -24,8 +24,7 @@ async fn ids(world: &World, gateway: &Router, path: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_archived_session_is_in_the_lists_of_the_released_server_and_in_no_other() -> Result<()>
-{
+async fn an_archived_session_is_in_released_lists_and_in_no_other() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
     new(&world, &gateway, "ses_a").await;

@@ -287,7 +287,7 @@ async fn a_clients_secret_does_not_follow_to_another_host() -> Result<()> {
 
 // Finding security 17: headers were shown to whoever may read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn headers_go_in_are_never_shown_and_stay_when_they_are_written_back() -> Result<()> {
+async fn headers_are_never_shown_and_stay_when_they_are_written_back() -> Result<()> {
     let world = World::new().await?;
     let (gateway, key) = (world.gateway(), world.key.as_str());
     let path = "/platform/provider/acme";

@@ -216,7 +216,7 @@ async fn calls_without_asks_run_while_others_wait() -> Result<()> {
     let asks = sleeps(&world, &session).await?;
     assert_eq!(asks.len(), 1);
     ensure!(session.root.join("b").exists(), "it needed no leave");
-    // What it did is captured before the session sleeps.
+    // Its result is durable before the session sleeps.
     let kinds = world.kinds(&session).await?;
     ensure!(kinds.contains(&"tool.settled"), "{kinds:?}");
     answered(&world, &asks[0], Answer::Once).await?;

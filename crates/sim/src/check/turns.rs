@@ -14,7 +14,7 @@ use crate::provider::Provider;
 struct CallView {
     class: ToolClass,
     bodies: i32,
-    /// What it was asked about, and whether leave was given.
+    /// Its asks, and whether each gave leave.
     asks: BTreeMap<AskId, Option<bool>>,
     /// Bodies that a shell has really started.
     ran: i32,
