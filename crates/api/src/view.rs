@@ -11,6 +11,7 @@ mod second;
 mod session;
 mod stock;
 mod stock_tool;
+mod todo;
 mod tokens;
 
 pub(crate) use agent::{agents, second_agents};
@@ -23,4 +24,5 @@ pub(crate) use project::ProjectView;
 pub(crate) use second::second_session;
 pub(crate) use session::SessionView;
 pub(crate) use stock::{all_as_stock, as_stock, part_as_stock};
+pub(crate) use todo::{stock_todos, todos_of};
 pub(crate) use tokens::{TokensView, Usd, usd};

@@ -17,6 +17,7 @@ mod error_code;
 mod event;
 mod feature;
 mod id;
+mod need;
 mod permitted;
 mod price;
 mod projected;
@@ -55,6 +56,7 @@ pub use id::{
     AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId,
     PartId, PermissionId, ProjectId, QuestionId, SessionId, SignInId, Stamp, TurnId,
 };
+pub use need::Need;
 pub use permitted::Permitted;
 pub use price::{Estimate, PriceTier, Prices, Pricing, Rates};
 pub use projected::{

@@ -33,11 +33,14 @@ pub struct ToolRule {
 pub fn rule_names(tool: &str) -> &[&str] {
     match tool {
         "shell" => &["shell", "bash"],
-        "edit" | "write" => &["edit", "write", "multiedit", "patch", "apply_patch"],
+        "edit" | "write" | "apply_patch" => &["edit", "write", "multiedit", "patch", "apply_patch"],
         "glob" => &["glob", "list"],
         "read" => &["read"],
         "grep" => &["grep"],
         "skill" => &["skill"],
+        "todowrite" => &["todowrite"],
+        "webfetch" => &["webfetch"],
+        "question" => &["question"],
         _ => &[],
     }
 }

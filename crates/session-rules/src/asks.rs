@@ -5,7 +5,7 @@
 //! nothing stays in memory. An answer stirs it, and the next drain takes the turn over.
 
 use domain::{
-    Answer, Ask, AskId, CallId, DrainEnd, PermissionId, Question, QuestionId, ToolAsked,
+    Answer, Ask, AskId, CallId, DrainEnd, Need, PermissionId, Question, QuestionId, ToolAsked,
     ToolIntent, ToolOutcomeKind, ToolStarted, TurnId,
 };
 use history::{CallState, History, Standing};
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::boundary::{Closed, Next};
 use crate::draft::{Draft, Verdict};
-use crate::permission::{Judged, Need};
+use crate::permission::Judged;
 use crate::rules::Rules;
 use crate::said::Said;
 use crate::settle::{push_done, settled_as};
@@ -95,7 +95,7 @@ impl Rules<'_> {
             return draft.push(settled);
         }
         let (ask, about) = match asking {
-            Asking::Permission(Need { action, resources, save }) => {
+            Asking::Permission(Need { action, resources, save, is_opaque: _ }) => {
                 let id = AskId::Permission(PermissionId::mint(draft.mint()));
                 (id, Ask::Permission { action, resources, save })
             }

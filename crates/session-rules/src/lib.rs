@@ -83,4 +83,4 @@ pub use said::{Heard, Said};
 pub use settle::settled_as;
 pub use site::Site;
 pub use title::Titled;
-pub use tools::ToolFacts;
+pub use tools::{ReadNeeds, ToolFacts};

@@ -1,40 +1,24 @@
 //! Judges a tool call by its session's rules.
 //!
+//! ```text
+//! call ─▶ needs ─▶ things ─▶ for each group of rules, the last that matches ─▶ the strictest of all ─▶ run, ask or refuse
+//! ```
+//!
 //! The rules are a person's wish about what the model does. They are no wall around a program: `shell` can read what
 //! `read` may not. The sandbox is the wall.
 
-use domain::{RuleAction, ToolRule, rule_names};
-use serde_json::Value;
+use domain::{Need, RuleAction, ToolRule, rule_names};
 use settings::{Layer, Permissions};
+
+use crate::tools::ReadNeeds;
 
 /// The longest text of a call that a pattern is compared with, in bytes. Nothing longer is allowed by a pattern.
 const MAX_TEXT: usize = 32 * 1024;
-/// Signs that a text is more than one simple command. A pattern with `*` says nothing about the commands behind them. A tab
-/// is among them, because a pattern has spaces between words.
-const OPERATORS: [&str; 11] = [";", "&", "|", "<", ">", "\n", "\r", "\t", "`", "(", ")"];
-/// Arguments that name what a call is about, by what tools and models call them.
-const SUBJECTS: [&str; 6] = ["command", "path", "filePath", "file_path", "pattern", "name"];
-/// Programs whose first argument says what they do.
-const COMMANDERS: [&str; 16] = [
-    "apt",
-    "apt-get",
-    "bun",
-    "cargo",
-    "deno",
-    "docker",
-    "gh",
-    "git",
-    "go",
-    "helm",
-    "kubectl",
-    "npm",
-    "pip",
-    "pnpm",
-    "systemctl",
-    "yarn",
-];
-/// The tools whose path is about where they look, and their pattern about what for.
-const SEARCHES: [&str; 2] = ["glob", "grep"];
+/// The tool whose needs are those of a script: its commands, and the files that it reads and writes.
+const SHELL: &str = "shell";
+/// Actions that calls of several tools need, besides the tool's own.
+const OUTSIDE: &str = "external_directory";
+const OF_SCRIPTS: [&str; 2] = ["edit", "read"];
 
 /// The rules about the calls of an agent in a session.
 ///
@@ -50,9 +34,11 @@ pub(crate) struct Layers<'a> {
     pub(crate) session: &'a [ToolRule],
     /// Whether somebody can be asked. Otherwise *ask* means *deny*.
     pub(crate) can_ask: bool,
+    /// Reads the needs of a call.
+    pub(crate) needs: ReadNeeds,
 }
 
-/// The rules of some layers about one tool, of which the last that matches decides.
+/// The rules of some layers about one action, of which the last that matches decides.
 struct Own<'a> {
     rules: Vec<&'a ToolRule>,
     /// Whose they are, in words for the model.
@@ -65,39 +51,28 @@ struct Own<'a> {
 pub(crate) enum Judged {
     /// It may run.
     Run,
-    /// Somebody must be asked first.
+    /// Somebody must be asked first, about this. A call that must be asked about in several regards is asked about once.
     Ask(Need),
     /// It may not run, for this reason: words for the model.
     Refuse(String),
 }
 
-/// Something that a call wants leave for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Need {
-    /// The permission's name.
-    pub(crate) action: String,
-    /// The texts that it is about.
-    pub(crate) resources: Vec<String>,
-    /// The patterns that would cover it if they were saved; empty if nothing would.
-    pub(crate) save: Vec<String>,
-}
-
 impl<'a> Layers<'a> {
-    fn of(self, layers: &[Layer], tool: &str) -> Vec<&'a ToolRule> {
+    fn of(self, layers: &[Layer], action: &str) -> Vec<&'a ToolRule> {
         let rules = self.permissions.of_agent(self.agent);
         let own = rules.filter(|rule| layers.contains(&rule.layer)).map(|rule| &rule.rule);
-        own.filter(|rule| is_about(rule, tool)).collect()
+        own.filter(|rule| is_about(rule, action)).collect()
     }
 
-    /// Returns the groups of rules about a tool, the strictest of which decides.
-    fn groups(self, tool: &str) -> [Own<'a>; 3] {
-        let mut session = self.of(&[Layer::BuiltIn], tool);
-        session.extend(self.session.iter().filter(|rule| is_about(rule, tool)));
+    /// Returns the groups of rules about an action, the strictest of which decides.
+    fn groups(self, action: &str) -> [Own<'a>; 3] {
+        let mut session = self.of(&[Layer::BuiltIn], action);
+        session.extend(self.session.iter().filter(|rule| is_about(rule, action)));
         let own = |rules, whose| Own { rules, whose, can_ask: self.can_ask };
         [
             own(session, "session"),
-            own(self.of(&[Layer::Organisation], tool), "organisation"),
-            own(self.of(&[Layer::Project], tool), "project"),
+            own(self.of(&[Layer::Organisation], action), "organisation"),
+            own(self.of(&[Layer::Project], action), "project"),
         ]
     }
 
@@ -108,17 +83,38 @@ impl<'a> Layers<'a> {
 
     /// Judges a call. `directory` is the session's.
     pub(crate) fn judge(self, tool: &str, arguments: &str, directory: &str) -> Judged {
-        let texts = subjects(tool, arguments, directory);
-        let judged = self.groups(tool).map(|own| own.judge(tool, &texts));
+        if !self.may_matter(tool) {
+            return Judged::Run;
+        }
+        let mut needs = (self.needs.0)(tool, arguments, directory);
+        if needs.is_empty() {
+            needs.push(Need::whole(tool));
+        }
+        let judged = needs.iter().map(|need| self.judge_need(tool, need));
+        judged.reduce(Judged::and).unwrap_or(Judged::Run)
+    }
+
+    /// Returns whether a rule may ask about calls of a tool, or deny them. Most tools have none, and their calls are not read.
+    fn may_matter(self, tool: &str) -> bool {
+        let more = if tool == SHELL { OF_SCRIPTS.as_slice() } else { &[] };
+        let actions = || [tool, OUTSIDE].into_iter().chain(more.iter().copied());
+        let settings = self.permissions.of_agent(self.agent).map(|rule| &rule.rule);
+        let strict = |rule: &&ToolRule| rule.action != RuleAction::Allow;
+        let mut rules = settings.chain(self.session).filter(strict);
+        rules.any(|rule| actions().any(|action| is_about(rule, action)))
+    }
+
+    fn judge_need(self, tool: &str, need: &Need) -> Judged {
+        let judged = self.groups(&need.action).map(|own| own.judge(tool, need));
         let strictest = judged.into_iter().reduce(Judged::stricter).unwrap_or(Judged::Run);
         match strictest {
-            Judged::Ask(_) if self.is_widened(tool, &texts) => Judged::Run,
+            Judged::Ask(_) if self.is_widened(tool, need) => Judged::Run,
             judged @ (Judged::Ask(_) | Judged::Run | Judged::Refuse(_)) => judged,
         }
     }
 
-    /// Returns whether the project's last rule about a call allows it, and may.
-    fn is_widened(self, tool: &str, texts: &[String]) -> bool {
+    /// Returns whether the project's last rule about a need allows it, and may.
+    fn is_widened(self, tool: &str, need: &Need) -> bool {
         let ask = ToolRule {
             permission: "*".to_owned(),
             pattern: "*".to_owned(),
@@ -127,26 +123,48 @@ impl<'a> Layers<'a> {
         let project = self.permissions.of_agent(self.agent).filter(|rule| {
             rule.layer == Layer::Project && (rule.widens || rule.rule.action != RuleAction::Allow)
         });
-        let project = project.map(|rule| &rule.rule).filter(|rule| is_about(rule, tool));
+        let project = project.map(|rule| &rule.rule).filter(|rule| is_about(rule, &need.action));
         let rules = std::iter::once(&ask).chain(project).collect();
-        Own { rules, whose: "project", can_ask: true }.judge(tool, texts) == Judged::Run
+        Own { rules, whose: "project", can_ask: true }.judge(tool, need) == Judged::Run
     }
 }
 
 impl Judged {
-    /// Returns the stricter of two decisions.
+    /// Returns the stricter of two decisions about one need.
     fn stricter(self, other: Self) -> Self {
         match (&self, &other) {
             (Self::Refuse(_), _) | (Self::Ask(_), Self::Ask(_) | Self::Run) => self,
             (Self::Ask(_) | Self::Run, Self::Refuse(_)) | (Self::Run, _) => other,
         }
     }
+
+    /// Returns the decision about two needs of a call. One ask is about both, and what it saves must cover both.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Ask(first), Self::Ask(second)) => Self::Ask(joined(first, second)),
+            (first, second) => first.stricter(second),
+        }
+    }
+}
+
+/// Joins two needs. Leave for both can be saved only if it is for one action, and each can be.
+fn joined(mut first: Need, second: Need) -> Need {
+    let is_saved =
+        first.action == second.action && !first.save.is_empty() && !second.save.is_empty();
+    first.save.extend(second.save);
+    first.save.dedup();
+    if !is_saved {
+        first.save.clear();
+    }
+    first.resources.extend(second.resources);
+    first.is_opaque |= second.is_opaque;
+    first
 }
 
 impl Own<'_> {
     fn is_shut(&self) -> bool {
         self.rules.last().is_some_and(|rule| {
-            rule.pattern == "*"
+            is_whole(rule)
                 && match rule.action {
                     RuleAction::Allow => false,
                     RuleAction::Ask => !self.can_ask,
@@ -155,63 +173,50 @@ impl Own<'_> {
         })
     }
 
-    fn judge(&self, tool: &str, texts: &[String]) -> Judged {
-        if tool == "shell" {
-            return match texts.first() {
-                Some(command) => self.of_command(command),
-                None => Judged::Run,
-            };
+    /// Judges each thing of a need, and returns the strictest decision.
+    fn judge(&self, tool: &str, need: &Need) -> Judged {
+        if need.resources.is_empty() {
+            return self.judge_thing(tool, need, &[]);
         }
-        let matches =
-            |rule: &&&ToolRule| rule.pattern == "*" || texts.iter().any(|text| has(rule, text));
-        let Some(rule) = self.rules.iter().rfind(matches) else { return Judged::Run };
-        self.by(rule, tool, || Need {
-            action: action(tool),
-            // The shortest form: below the directory, if it is there.
-            resources: texts.get(1).or(texts.first()).cloned().into_iter().collect(),
-            save: vec!["*".to_owned()],
-        })
+        let judged = need.things().map(|names| self.judge_thing(tool, need, names));
+        judged.reduce(Judged::stricter).unwrap_or(Judged::Run)
     }
 
-    fn of_command(&self, command: &str) -> Judged {
-        let last = |matches: &dyn Fn(&ToolRule) -> bool| {
-            self.rules.iter().rev().copied().find(|rule| matches(rule))
+    fn judge_thing(&self, tool: &str, need: &Need, names: &[String]) -> Judged {
+        let matches = |rule: &ToolRule| {
+            let is_like = |name: &String| match rule.action {
+                // A pattern says nothing about a part that nobody could read.
+                RuleAction::Allow if need.is_opaque => *name == rule.pattern,
+                RuleAction::Allow | RuleAction::Deny | RuleAction::Ask => has(rule, name),
+            };
+            is_whole(rule) || names.iter().any(is_like)
         };
-        let is_whole = |rule: &ToolRule| rule.pattern == "*";
-        let is_simple = command.len() <= MAX_TEXT
-            && !OPERATORS.iter().any(|operator| command.contains(operator));
-        let need = || Need {
-            action: action("shell"),
-            resources: vec![command.to_owned()],
-            save: if is_simple { saved_as(command) } else { Vec::new() },
-        };
-        let rule = if self.rules.iter().all(|rule| is_whole(rule)) {
-            last(&is_whole)
-        } else if is_simple {
-            last(&|rule| has(rule, command))
-        } else {
-            let exact = last(&|rule| rule.pattern == command);
-            let denies = self.rules.iter().any(|rule| rule.action == RuleAction::Deny);
-            if exact.is_none() && self.can_ask && !denies {
-                return Judged::Ask(need());
-            }
-            if exact.is_none() {
-                return Judged::Refuse(format!(
-                    "the {}'s rules judge commands by patterns, and this one has several commands, a redirection or a \
-                     substitution: run one simple command at a time",
-                    self.whose
-                ));
-            }
-            exact
-        };
-        rule.map_or(Judged::Run, |rule| self.by(rule, "shell", need))
+        let at = self.rules.iter().rposition(|rule| matches(rule));
+        let rule = at.map(|at| self.rules[at]);
+        if rule.is_some_and(|rule| rule.action != RuleAction::Allow) || !need.is_opaque {
+            return rule.map_or(Judged::Run, |rule| self.by(rule, tool, need));
+        }
+        self.unread(&self.rules[at.map_or(0, |at| at + 1)..], tool, need)
     }
 
-    fn by(&self, rule: &ToolRule, tool: &str, need: impl FnOnce() -> Need) -> Judged {
+    /// Judges a thing that would run but for `later` rules, which may be about a part of it that nobody could read.
+    fn unread(&self, later: &[&ToolRule], tool: &str, need: &Need) -> Judged {
+        let has = |action| later.iter().any(|rule| rule.action == action);
+        if has(RuleAction::Deny) || (has(RuleAction::Ask) && !self.can_ask) {
+            return Judged::Refuse(format!(
+                "the {}'s rules judge calls of {tool} by patterns, and a part of this one cannot be read before it runs: \
+                 write plain commands, without `eval`, `sh -c` or a variable in the place of a program",
+                self.whose
+            ));
+        }
+        if has(RuleAction::Ask) { Judged::Ask(asked(need)) } else { Judged::Run }
+    }
+
+    fn by(&self, rule: &ToolRule, tool: &str, need: &Need) -> Judged {
         let ToolRule { permission, pattern, action } = rule;
         let why = match action {
             RuleAction::Allow => return Judged::Run,
-            RuleAction::Ask if self.can_ask => return Judged::Ask(need()),
+            RuleAction::Ask if self.can_ask => return Judged::Ask(asked(need)),
             RuleAction::Deny => "do without this call, or tell the user that it is needed",
             RuleAction::Ask => {
                 "it wants a person to be asked, and nobody can be asked here: do without this call, or tell the user that it is needed"
@@ -224,26 +229,19 @@ impl Own<'_> {
     }
 }
 
-/// Returns the name of a tool's permission: changing a file is one, whichever tool does it.
-fn action(tool: &str) -> String {
-    rule_names(tool).first().copied().unwrap_or(tool).to_owned()
+/// Returns a need as people are asked about it: each thing by its shortest name, which for a path is that from the directory.
+fn asked(need: &Need) -> Need {
+    let short = |names: &[String]| names.iter().min_by_key(|name| name.len()).cloned();
+    Need { resources: need.things().filter_map(short).collect(), ..need.clone() }
 }
 
-/// Returns the pattern that covers commands like this simple one: its program, and what the program is to do if its first
-/// argument says that.
-fn saved_as(command: &str) -> Vec<String> {
-    let mut words = command.split_whitespace();
-    let Some(program) = words.next() else { return Vec::new() };
-    let verb = words.next().filter(|word| COMMANDERS.contains(&program) && !word.starts_with('-'));
-    vec![match verb {
-        Some(verb) => format!("{program} {verb} *"),
-        None => format!("{program} *"),
-    }]
+fn is_whole(rule: &ToolRule) -> bool {
+    rule.pattern == "*"
 }
 
-fn is_about(rule: &ToolRule, tool: &str) -> bool {
-    let own = std::iter::once(&tool);
-    own.chain(rule_names(tool)).any(|name| is_like(&rule.permission, name))
+fn is_about(rule: &ToolRule, action: &str) -> bool {
+    let own = std::iter::once(&action);
+    own.chain(rule_names(action)).any(|name| is_like(&rule.permission, name))
 }
 
 fn has(rule: &ToolRule, text: &str) -> bool {
@@ -253,36 +251,6 @@ fn has(rule: &ToolRule, text: &str) -> bool {
     // `git *` means `git` too.
     let bare = rule.pattern.strip_suffix(" *").is_some_and(|bare| is_like(bare, text));
     bare || is_like(&rule.pattern, text)
-}
-
-/// Returns the texts that patterns are compared with: a path as it was given, in full, and from the directory.
-fn subjects(tool: &str, arguments: &str, directory: &str) -> Vec<String> {
-    let Ok(Value::Object(given)) = serde_json::from_str(arguments) else { return Vec::new() };
-    let is_search = SEARCHES.contains(&tool);
-    let named = SUBJECTS.iter().filter(|name| (**name == "pattern") == is_search);
-    let texts = named.filter_map(|name| given.get(*name)).filter_map(Value::as_str);
-    if is_search || tool == "shell" || tool == "skill" {
-        return texts.map(|text| text.trim().to_owned()).collect();
-    }
-    texts.flat_map(|path| forms(path.trim(), directory)).collect()
-}
-
-fn forms(path: &str, directory: &str) -> Vec<String> {
-    let whole = if path.starts_with('/') { path.to_owned() } else { format!("{directory}/{path}") };
-    let mut steps: Vec<&str> = Vec::new();
-    for step in whole.split('/') {
-        match step {
-            "" | "." => {}
-            ".." => {
-                steps.pop();
-            }
-            step => steps.push(step),
-        }
-    }
-    let whole = format!("/{}", steps.join("/"));
-    let below = whole.strip_prefix(directory.trim_end_matches('/'));
-    let short = below.and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
-    [Some(path.to_owned()), short, Some(whole)].into_iter().flatten().collect()
 }
 
 /// Compares a text with a pattern in which `*` stands for any text and `?` for one character.
@@ -326,11 +294,13 @@ mod tests {
     const ALLOW: RuleAction = RuleAction::Allow;
     const DENY: RuleAction = RuleAction::Deny;
 
+    const READ: ReadNeeds = ReadNeeds(tools::needs);
+
     /// No settings.
     static NONE: std::sync::LazyLock<Permissions> = std::sync::LazyLock::new(Permissions::default);
 
     fn layers(session: &[ToolRule], can_ask: bool) -> Layers<'_> {
-        Layers { permissions: &NONE, agent: "build", session, can_ask }
+        Layers { permissions: &NONE, agent: "build", session, can_ask, needs: READ }
     }
 
     /// Judges by the settings of an organisation and a project.
@@ -339,7 +309,8 @@ mod tests {
         let (path, text) = ("opencode.json".to_owned(), project.to_owned());
         let project = ProjectSettings::parse(&[SettingsFile { path, text, more: false }]);
         let permissions = &effective(&organisation, &project).permissions;
-        let layers = Layers { permissions, agent: "build", session: &[], can_ask: true };
+        let layers =
+            Layers { permissions, agent: "build", session: &[], can_ask: true, needs: READ };
         layers.judge("shell", &serde_json::json!({ "command": command }).to_string(), "/w")
     }
 
@@ -403,28 +374,84 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_on_commands_judges_one_simple_command() {
+    fn a_pattern_on_commands_judges_each_command_of_a_script() {
         let only_git = [rule("bash", "*", DENY), rule("bash", "git *", ALLOW)];
-        assert!(runs(&only_git, "git") && runs(&only_git, " git log -p "));
+        for allowed in [
+            "git",
+            " git log -p ",
+            "git\tlog",
+            "git add . && git commit -m 'a; b'",
+            "git log | git x",
+        ] {
+            assert!(runs(&only_git, allowed), "{allowed}");
+        }
         for evasion in [
             "git log; rm -rf .",
             "git log && curl x",
             "git log | sh",
-            "git log > /etc/x",
             "git `rm x`",
             "git $(rm x)",
             "git log\nrm x",
-            "git\tlog",
             "gitx",
+            "eval \"git $x\"",
+            "$GIT log",
+            "sh -c 'rm x'",
+            "git log <<E; rm x\nE",
         ] {
             assert!(!runs(&only_git, evasion), "{evasion}");
         }
         let no_rm = [rule("bash", "rm *", DENY)];
-        assert!(runs(&no_rm, "ls") && !runs(&no_rm, "rm x") && !runs(&no_rm, "ls; rm x"));
-        assert!(!runs(&no_rm, "rm\tx"), "a tab is no way around a pattern");
-        let exact = [rule("bash", "*", DENY), rule("bash", "make a && make b", ALLOW)];
-        assert!(runs(&exact, "make a && make b") && !runs(&exact, "make a && make c"));
+        assert!(runs(&no_rm, "ls") && runs(&no_rm, "ls; git log"));
+        for evasion in [
+            "rm x",
+            "rm\tx",
+            "ls; rm x",
+            "env A=1 rm x",
+            "echo x | xargs rm",
+            "bash -c \"$x\"",
+            "$x",
+            "r\"m\" x",
+        ] {
+            assert!(!runs(&no_rm, evasion), "{evasion}");
+        }
         assert!(!runs(&only_git, &format!("git {}", "x".repeat(MAX_TEXT))), "too long to compare");
+    }
+
+    #[test]
+    fn a_script_needs_leave_for_the_files_that_it_names() {
+        let rules = [rule("edit", "*.env", DENY), rule("read", "*.env", DENY)];
+        assert!(runs(&rules, "git log > x") && !runs(&rules, "git log > a/.env"));
+        assert!(!runs(&rules, "sort < .env") && !runs(&rules, "sort > $x"));
+    }
+
+    #[test]
+    fn patches_pages_and_tools_without_needs_are_judged() {
+        let patch = |path: &str| format!("*** Begin Patch\n*** Delete File: {path}\n*** End Patch");
+        let runs = |rules: &[ToolRule], tool: &str, arguments: serde_json::Value| {
+            layers(rules, false).judge(tool, &arguments.to_string(), "/w") == Judged::Run
+        };
+        let no_secrets = [rule("edit", "*.env", DENY)];
+        let patched =
+            |path| runs(&no_secrets, "apply_patch", serde_json::json!({"patch": patch(path)}));
+        assert!(patched("a.rs") && !patched("a/.env") && !patched("/w/.env"));
+        let one_host =
+            [rule("webfetch", "*", DENY), rule("webfetch", "https://a.example/*", ALLOW)];
+        let fetched = |url: &str| runs(&one_host, "webfetch", serde_json::json!({"url": url}));
+        assert!(fetched("https://a.example/x") && !fetched("https://b.example/x"));
+        assert!(!runs(&[rule("question", "*", DENY)], "question", serde_json::json!({})));
+        assert!(runs(&[rule("question", "a", DENY)], "question", serde_json::json!({})));
+    }
+
+    #[test]
+    fn a_call_is_asked_about_once() {
+        let rules = [rule("edit", "*", ASK), rule("bash", "*", ASK)];
+        let Judged::Ask(need) = judged(&rules, "make > out") else { panic!("nobody is asked") };
+        assert_eq!(
+            (need.action.as_str(), need.save.len()),
+            ("shell", 0),
+            "two actions are not saved"
+        );
+        assert_eq!(need.resources, ["make", "out"]);
     }
 
     #[test]
@@ -452,6 +479,10 @@ mod tests {
 
     const ASK: RuleAction = RuleAction::Ask;
 
+    fn strings(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
     #[test]
     fn who_can_be_asked_is_asked_about_the_command_itself() {
         let need = |command: &str, save: &[&str]| {
@@ -459,15 +490,24 @@ mod tests {
                 action: "shell".into(),
                 resources: vec![command.into()],
                 save: save.iter().map(|pattern| (*pattern).to_owned()).collect(),
+                is_opaque: false,
             })
         };
         let all = [rule("bash", "*", ASK)];
         assert_eq!(judged(&all, "git push origin"), need("git push origin", &["git push *"]));
         assert_eq!(judged(&all, "rm -rf x"), need("rm -rf x", &["rm *"]));
-        assert_eq!(judged(&all, "ls; rm x"), need("ls; rm x", &[]), "nothing covers several");
+        let Judged::Ask(two) = judged(&all, "ls; rm x") else { panic!("nobody is asked") };
+        assert_eq!(
+            (two.resources, two.save),
+            (strings(&["ls", "rm x"]), strings(&["ls *", "rm *"]))
+        );
         let but_git = [rule("bash", "*", ASK), rule("bash", "git *", ALLOW)];
         assert_eq!(judged(&but_git, "git log"), Judged::Run);
-        assert_eq!(judged(&but_git, "git log; rm x"), need("git log; rm x", &[]));
+        assert!(matches!(judged(&but_git, "git log; rm x"), Judged::Ask(_)));
+        let Judged::Ask(unread) = judged(&but_git, "eval \"$x\"") else {
+            panic!("nobody is asked")
+        };
+        assert!(unread.is_opaque && unread.save.is_empty(), "leave for it is never saved");
         let no_rm = [rule("bash", "*", ASK), rule("bash", "rm *", DENY)];
         assert!(matches!(judged(&no_rm, "ls; rm x"), Judged::Refuse(_)), "a part may be denied");
         assert!(!layers(&all, true).is_shut("shell"), "its calls may run after an answer");
@@ -478,11 +518,15 @@ mod tests {
         let settings = effective(&OrganisationSettings::default(), &ProjectSettings::default());
         let judge = |session: &[ToolRule]| {
             let permissions = &settings.permissions;
-            let layers = Layers { permissions, agent: "build", session, can_ask: true };
+            let layers =
+                Layers { permissions, agent: "build", session, can_ask: true, needs: READ };
             layers.judge("read", r#"{"path":"/w/a/.env"}"#, "/w")
         };
         let (action, resources) = ("read".to_owned(), vec!["a/.env".to_owned()]);
-        assert_eq!(judge(&[]), Judged::Ask(Need { action, resources, save: vec!["*".into()] }));
+        assert_eq!(
+            judge(&[]),
+            Judged::Ask(Need { action, resources, save: vec!["a/.env".into()], is_opaque: false })
+        );
         assert_eq!(judge(&[rule("read", "*", ALLOW)]), Judged::Run);
     }
 

@@ -136,6 +136,7 @@ impl Rules<'_> {
             agent: self.turn_agent(history).0,
             session: history.tool_rules(),
             can_ask: self.settings.asks.is_some(),
+            needs: self.tools.needs,
         }
     }
 

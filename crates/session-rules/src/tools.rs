@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use domain::{Permitted, ToolClass};
+use domain::{Need, Permitted, ToolClass};
 use llm_protocol::ToolDefinition;
 
 use crate::permission::Layers;
@@ -12,6 +12,19 @@ pub struct ToolFacts {
     pub definitions: Vec<ToolDefinition>,
     /// The actions that a takeover may take with a started call, by the tool's name.
     pub classes: BTreeMap<String, ToolClass>,
+    /// Reads the needs of a call.
+    pub needs: ReadNeeds,
+}
+
+/// Reads what a call asks leave for, from its text alone: the tool, the arguments, and the session's directory.
+/// Without anything better, that is leave for the tool.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadNeeds(pub fn(&str, &str, &str) -> Vec<Need>);
+
+impl Default for ReadNeeds {
+    fn default() -> Self {
+        Self(|tool, _, _| vec![Need::whole(tool)])
+    }
 }
 
 impl ToolFacts {

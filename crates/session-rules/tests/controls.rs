@@ -16,7 +16,7 @@ use domain::{
 use history::History;
 use llm_protocol::{Dialect, Protocol};
 use session_rules::{
-    Closed, Draft, FilesPlan, FixedModels, Models, MovePlan, Next, Observation, PutBack,
+    Closed, Draft, FilesPlan, FixedModels, Models, MovePlan, Next, Observation, PutBack, ReadNeeds,
     RestoredFiles, RuleSettings, Rules, Said, Site, ToolFacts, Verdict, WorkspaceState,
 };
 
@@ -93,6 +93,7 @@ impl Desk {
                 )),
             },
             tools: ToolFacts {
+                needs: ReadNeeds::default(),
                 classes: [("shell".to_owned(), ToolClass::Unsafe)].into(),
                 definitions: Vec::new(),
             },

@@ -11,8 +11,8 @@ use history::History;
 use llm_protocol::{Dialect, Protocol, RawJson, ToolDefinition};
 use serde_json::Value;
 use session_rules::{
-    Draft, FixedModels, ModelSource, Models, Next, Observation, ResolvedModel, RuleSettings, Rules,
-    ToolFacts, Verdict, WorkspaceState,
+    Draft, FixedModels, ModelSource, Models, Next, Observation, ReadNeeds, ResolvedModel,
+    RuleSettings, Rules, ToolFacts, Verdict, WorkspaceState,
 };
 
 /// Models that may call no tools.
@@ -74,6 +74,7 @@ fn body(dialect: Dialect, takes_tools: bool) -> Value {
         input_schema: RawJson::parse(r#"{"type":"object"}"#).expect("JSON"),
     };
     let tools = ToolFacts {
+        needs: ReadNeeds::default(),
         classes: [("shell".to_owned(), ToolClass::Unsafe)].into(),
         definitions: vec![definition],
     };

@@ -7,7 +7,7 @@ use domain::{
 use futures::future::BoxFuture;
 use llm_protocol::{RawJson, ToolDefinition};
 use sandbox::Cell;
-use session_rules::{ToolFacts, settled_as};
+use session_rules::{ReadNeeds, ToolFacts, settled_as};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
 use tools::{Limits, OrgOutputs, Probe, SkillScope, ToolCall, ToolContext, settle};
@@ -51,6 +51,7 @@ impl<'r> Toolbox<'r> {
         let classes =
             tools.iter().map(|tool| (tool.name.to_owned(), self.runtime.tools.class(tool.name)));
         ToolFacts {
+            needs: ReadNeeds(tools::needs),
             classes: classes.collect(),
             definitions: tools
                 .iter()

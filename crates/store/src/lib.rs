@@ -60,6 +60,7 @@ mod session_edit;
 mod session_list;
 mod settings;
 mod tenant;
+mod todo;
 mod transaction;
 mod transcript;
 mod tree;

@@ -25,6 +25,7 @@ mod grep;
 mod lines;
 mod needs;
 mod outputs;
+mod question;
 mod read;
 mod registry;
 mod replace;
@@ -41,7 +42,7 @@ mod write;
 
 pub use bound::Limits;
 pub use call::{Probe, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
-pub use needs::{Need, needs};
+pub use needs::needs;
 pub use outputs::{BLOB_KIND, MANAGED_PREFIX, ManagedOutputs, OrgOutputs};
 pub use registry::Registry;
 pub use settle::{Settlement, settle};

@@ -19,6 +19,7 @@ mod shell;
 mod word;
 mod wrapped;
 
+use domain::Need;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -28,33 +29,6 @@ use crate::outputs::MANAGED_PREFIX;
 
 /// The stack of the thread that parses, in bytes. The parser's recursion is bounded, and larger than other threads' stacks.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-
-/// One thing that a call asks leave for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Need {
-    /// The action, by the name that rules have for it: `edit`, `read`, `shell`, `glob`, `grep`, `skill`, `webfetch`,
-    /// `todowrite` or `external_directory`.
-    pub action: &'static str,
-    /// The texts that patterns are compared with, each once: see [`Need::things`].
-    pub resources: Vec<String>,
-    /// The patterns that leave for good would save. Empty if it may not be saved.
-    pub save: Vec<String>,
-    /// Something in it was not taken apart: the resource is a whole script, or one of the commands runs what it is told only
-    /// when it runs (`$x`, `bash -c "$x"`, `curl … | sh`). A rule that denies counts as usual. To allow it, only `*` and the very text
-    /// count, because `git *` says nothing about what else is in it; and that no pattern of a rule that denies matches does not
-    /// mean that its command is not in it.
-    pub is_opaque: bool,
-}
-
-impl Need {
-    /// Returns the names of each thing that leave is needed for. A rule is about a thing if its pattern matches any of the
-    /// thing's names, and all things must be allowed. The resources of `shell` are commands, of which each is a thing; other
-    /// resources are the names of one: a path as it was given, from the directory, and in full.
-    pub fn things(&self) -> impl Iterator<Item = &[String]> {
-        let size = if self.action == "shell" { 1 } else { self.resources.len().max(1) };
-        self.resources.chunks(size)
-    }
-}
 
 /// Returns the needs of a call. A call whose arguments its tool cannot read, or whose tool there is not, has none: it fails
 /// before it does anything. `directory` is the session's, absolute.
@@ -181,7 +155,7 @@ impl Gathered {
         let need = match self.needs.iter_mut().position(|need| need.action == "shell") {
             Some(at) => &mut self.needs[at],
             None => {
-                let (action, resources, save) = ("shell", Vec::new(), Vec::new());
+                let (action, resources, save) = ("shell".to_owned(), Vec::new(), Vec::new());
                 self.needs.insert(0, Need { action, resources, save, is_opaque: false });
                 &mut self.needs[0]
             }
@@ -207,13 +181,14 @@ impl Gathered {
             resources.extend((!resources.contains(&name)).then_some(name));
         }
         let save = save.into_iter().collect();
-        let need = Need { action, resources, save, is_opaque: false };
+        let need = Need { action: action.to_owned(), resources, save, is_opaque: false };
         self.needs.extend((!self.needs.contains(&need)).then_some(need));
     }
 
     /// Adds a text that was not taken apart.
     fn whole(&mut self, action: &'static str, text: &str) {
         let resources = vec![text.to_owned()];
+        let action = action.to_owned();
         self.needs.push(Need { action, resources, save: Vec::new(), is_opaque: true });
     }
 

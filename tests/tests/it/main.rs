@@ -20,6 +20,7 @@ mod life;
 mod npm;
 mod person;
 mod providers;
+mod questions;
 mod rates;
 mod refusals;
 mod sandbox;

@@ -88,6 +88,7 @@ export async function both(sdk, name) {
   await sdk.call('session.children', { path }, (sessions) => {
     assert.deepEqual(sessions.map((session) => session.id), [child.id]);
   });
+  await sdk.call('session.todo', { path }, (todos) => assert.deepEqual(todos, []));
   await sdk.call('session.delete', { path: { sessionID: child.id } }, (gone) => assert.equal(gone, true));
   // Directories of projects are found, and their files are the workers'.
   await sdk.call('find.files', { query: { query: '', dirs: 'true' } }, (found) => assert.ok(found.includes('/'), `${found}`));

@@ -13,7 +13,7 @@ use super::stock_event::{StockEvent, StockEvents};
 use crate::fold::{Change, LiveText, SessionState, Status};
 use crate::view::{
     DiffView, MessageInfo, PartBody, SessionContext, SessionView, SummaryView, all_as_stock,
-    as_stock, error_view, message, part, part_as_stock,
+    as_stock, error_view, message, part, part_as_stock, todos_of,
 };
 
 /// Facts of a session's stock events that are not in its log.
@@ -128,6 +128,11 @@ impl<'a> Renderer<'a> {
     fn part(&mut self, row: &MessageRow, shown: &PartRow) {
         if let Some(view) = part(&self.context, row, shown) {
             self.out.part(&part_as_stock(view));
+        }
+        let call = shown.call.as_ref();
+        let todos = call.and_then(|call| todos_of(&call.tool, call.structured.as_deref()));
+        if let Some(todos) = todos {
+            self.out.push("todo.updated", json!({ "todos": todos }));
         }
     }
 

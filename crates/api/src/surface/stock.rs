@@ -16,6 +16,7 @@ pub(crate) mod second;
 pub(crate) mod sessions;
 pub(crate) mod settings;
 pub(crate) mod summarize;
+pub(crate) mod todo;
 pub(crate) mod vcs;
 
 mod answer;

@@ -4,7 +4,7 @@ use super::route::Route;
 use crate::surface::native::{fork, reverts, sessions as native, tree};
 use crate::surface::stock::{
     asks, auth, config, events, files, listing, messages, places, projects, second, sessions,
-    settings, summarize, vcs,
+    settings, summarize, todo, vcs,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -66,6 +66,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::delete("/session/{session}", native::remove),
         Route::patch("/session/{session}", native::change),
         Route::get("/session/{session}/children", tree::children),
+        Route::get("/session/{session}/todo", todo::list),
         Route::post("/session/{session}/summarize", summarize::post),
         Route::post("/session/{session}/abort", sessions::abort),
         Route::post("/session/{session}/fork", fork::fork),

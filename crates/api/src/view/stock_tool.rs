@@ -30,7 +30,7 @@ struct Done<'a> {
     truncated: bool,
 }
 
-const SHAPES: [Shape; 7] = [
+const SHAPES: [Shape; 11] = [
     Shape {
         ours: "shell",
         theirs: "bash",
@@ -92,6 +92,34 @@ const SHAPES: [Shape; 7] = [
         title: "name",
         metadata: |done| json!({ "name": done.structured["name"], "dir": done.structured["directory"] }),
     },
+    Shape {
+        ours: "apply_patch",
+        theirs: "apply_patch",
+        fields: &[("patch", "patchText")],
+        title: "",
+        metadata: |done| json!({ "diff": done.structured["diff"], "files": patched(done), "diagnostics": {} }),
+    },
+    Shape {
+        ours: "question",
+        theirs: "question",
+        fields: &[],
+        title: "",
+        metadata: |done| json!({ "answers": done.structured["answers"] }),
+    },
+    Shape {
+        ours: "todowrite",
+        theirs: "todowrite",
+        fields: &[],
+        title: "",
+        metadata: |done| json!({ "todos": done.structured }),
+    },
+    Shape {
+        ours: "webfetch",
+        theirs: "webfetch",
+        fields: &[],
+        title: "url",
+        metadata: |_| json!({}),
+    },
 ];
 
 /// Shows the state of one of our tools as that of the released one, and returns the released name.
@@ -117,11 +145,13 @@ pub(super) fn as_stock_tool(tool: &str, state: &mut Value) -> Option<&'static st
             truncated: state["metadata"]["truncated"] == json!(true),
         };
         let Value::Object(fields) = (shape.metadata)(&done) else { return Some(shape.theirs) };
-        let title = input.get(shape.title).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let title = input.get(shape.title).and_then(Value::as_str).map(str::to_owned);
         if let Some(all) = state["metadata"].as_object_mut() {
             all.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
         }
-        state["title"] = title.into();
+        if let Some(title) = title {
+            state["title"] = title.into();
+        }
     }
     Some(shape.theirs)
 }
@@ -153,6 +183,43 @@ fn edited(done: &Done) -> Value {
         "deletions": lines('-', "--- "),
     });
     json!({ "diff": diff, "filediff": file, "diagnostics": {} })
+}
+
+/// Takes the one diff of a patch apart: a line for each file, as in `files`, and below it the file's own changes.
+fn patched(done: &Done) -> Value {
+    let names = done.structured["files"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let diff = done.structured["diff"].as_str().unwrap_or_default();
+    let mut files: Vec<(&str, String)> = names.map(|name| (name, String::new())).collect();
+    let mut at = None;
+    for line in diff.split_inclusive('\n') {
+        // Lines of a diff begin with a sign of their own.
+        match files.iter().position(|(name, _)| *name == line.trim_end_matches('\n')) {
+            Some(found) => at = Some(found),
+            None => {
+                if let Some((_, changes)) = at.and_then(|at: usize| files.get_mut(at)) {
+                    *changes += line;
+                }
+            }
+        }
+    }
+    files.into_iter().map(|(name, diff)| patched_file(name, &diff)).collect()
+}
+
+/// Shows a file of a patch: `A` for a new one, `D` for a deleted, `M` for a changed one, with `->` before its new place.
+fn patched_file(name: &str, diff: &str) -> Value {
+    let (sign, path) = name.split_once(' ').unwrap_or(("M", name));
+    let (from, to) = path.split_once(" -> ").unwrap_or((path, path));
+    let kind = match sign {
+        "A" => "add",
+        "D" => "delete",
+        _ if from != to => "move",
+        _ => "update",
+    };
+    let lines = |sign: char| diff.lines().filter(|line| line.starts_with(sign)).count();
+    json!({
+        "filePath": from, "relativePath": to, "type": kind, "diff": diff, "patch": diff,
+        "additions": lines('+'), "deletions": lines('-'),
+    })
 }
 
 #[cfg(test)]
@@ -213,5 +280,39 @@ mod tests {
         assert_eq!(shown("write", running), (Some("write"), expected));
         let other = json!({ "status": "running", "input": {"path": "a"} });
         assert_eq!(shown("web_search", other.clone()), (None, other));
+    }
+
+    #[test]
+    fn a_patch_has_the_changes_of_each_file() {
+        let diff = "A a.rs\n@@ -0,0 +1 @@\n+a\nM b.rs -> c.rs\n@@ -1 +1,2 @@\n-b\n+c\n+d\n";
+        let files = json!(["A a.rs", "D gone.rs", "M b.rs -> c.rs"]);
+        let state = json!({
+            "status": "completed", "input": {"patch": "*** Begin Patch"}, "output": "Applied", "title": "Patched 3 files",
+            "metadata": {"structured": {"files": files, "diff": diff, "diff_is_whole": true}},
+        });
+        let (tool, state) = shown("apply_patch", state);
+        let files: Vec<_> =
+            state["metadata"]["files"].as_array().expect("there are files").iter().collect();
+        let kinds = files.iter().map(|file| {
+            (&file["type"], &file["relativePath"], &file["additions"], &file["deletions"])
+        });
+        let expected = [("add", "a.rs", 1, 0), ("delete", "gone.rs", 0, 0), ("move", "c.rs", 2, 1)];
+        let expected = expected.map(|(kind, path, more, less)| json!([kind, path, more, less]));
+        assert_eq!(kinds.map(|(a, b, c, d)| json!([a, b, c, d])).collect::<Vec<_>>(), expected);
+        assert_eq!(files[2]["patch"], "@@ -1 +1,2 @@\n-b\n+c\n+d\n");
+        assert_eq!((tool, &state["title"]), (Some("apply_patch"), &json!("Patched 3 files")));
+        assert_eq!(state["input"], json!({ "patchText": "*** Begin Patch" }));
+    }
+
+    #[test]
+    fn tasks_are_metadata_of_their_call() {
+        let todos = json!([{"content": "one", "status": "pending", "priority": "low"}]);
+        let state = json!({
+            "status": "completed", "input": {"todos": todos}, "output": "The list", "title": "Tasks: 1 open",
+            "metadata": {"structured": todos},
+        });
+        let (tool, state) = shown("todowrite", state);
+        assert_eq!((tool, &state["metadata"]["todos"]), (Some("todowrite"), &todos));
+        assert_eq!(state["title"], "Tasks: 1 open");
     }
 }

@@ -9,7 +9,8 @@ use domain::{
 };
 use llm_protocol::{Dialect, Protocol, RawJson, ToolDefinition, retry::Schedule};
 use session_rules::{
-    Agent, Agents, CompactionSettings, FixedModels, ModelFacts, Models, RuleSettings, ToolFacts,
+    Agent, Agents, CompactionSettings, FixedModels, ModelFacts, Models, ReadNeeds, RuleSettings,
+    ToolFacts,
 };
 
 use crate::check::{MAX_BODIES, MAX_RECOVERIES, MAX_RETRIES};
@@ -86,6 +87,7 @@ impl Facts {
                 default,
             },
             tools: ToolFacts {
+                needs: ReadNeeds::default(),
                 definitions: TOOLS.iter().map(definition).collect(),
                 classes: TOOLS.iter().map(|tool| (*tool).to_owned()).zip(classes).collect(),
             },

@@ -166,7 +166,7 @@ impl Taking<'_> {
         match file.text.as_deref() {
             Some(path) if is_device(path) => {}
             Some(path) => self.needs.path(action, path, self.directory),
-            None => self.needs.thing(action, vec![file.raw.clone()], None),
+            None => self.needs.whole(action, &file.raw),
         }
         Some(())
     }

@@ -302,6 +302,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             catalog,
             env: environment(&args.model),
             credentials,
+            egress,
             settings: args.drains.settings(TimeZone::UTC)?,
             folders: Folders::in_data(&data, args.data.workspace_dir.as_ref()),
             disk: args.data.workspace_disk.into(),

@@ -246,6 +246,7 @@ async fn serve_on(
             catalog: feed,
             env,
             credentials: credentials.clone(),
+            egress: egress.clone(),
             settings: args.drains.settings(TimeZone::system())?,
             folders: Folders::in_data(data.path(), args.data.workspace_dir.as_ref()),
             disk: args.data.workspace_disk.into(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use catalog::Feed;
 use credentials::Credentials;
 use domain::Clock;
+use egress::Egress;
 use llm_client::{Client, Secret};
 use placement_api::Placement;
 use session::{ConfiguredModels, DrainSettings, ProviderHub, Runtime, StoredComponents};
@@ -37,6 +38,8 @@ pub(crate) struct WorkerSetup {
     /// The process's keys for their providers.
     pub(crate) env: BTreeMap<String, Secret>,
     pub(crate) credentials: Credentials,
+    /// The way of `webfetch` into the network.
+    pub(crate) egress: Egress,
     pub(crate) settings: DrainSettings,
     pub(crate) folders: Folders,
     pub(crate) disk: WorkspaceDisk,
@@ -103,7 +106,7 @@ pub(crate) async fn start(
         store: setup.store,
         signals: setup.signals,
         llm: setup.llm,
-        tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
+        tools: Arc::new(tools::Registry::with_web(Arc::new(sandbox), &setup.egress)),
         blobs,
         models: ProviderHub::new(setup.models, Some(setup.catalog), setup.env)
             .with_credentials(setup.credentials),
