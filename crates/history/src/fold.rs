@@ -17,6 +17,7 @@ use crate::transcript::transcript;
 use crate::{Components, Conversation, View};
 
 mod read;
+mod repeats;
 
 /// The meaning of a session's events, up to some number, for its next request. The caller must not fold an event
 /// twice. Folding events in pieces gives the same result as folding them at once.

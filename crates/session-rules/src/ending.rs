@@ -23,6 +23,9 @@ use crate::settle::{notice, push_done, settle_open_calls, settle_turn, turn_used
 use crate::site::Site;
 use crate::texts;
 
+/// A call that is the same as so many before it goes in circles.
+const MAX_REPEATS: usize = 2;
+
 /// The notice after the model's own reply was cut off.
 const CONTINUE: &str = "<notice>The previous response was interrupted before it was complete. \
 Continue from where it stopped; do not repeat what was already said or done.</notice>";
@@ -327,7 +330,11 @@ impl Rules<'_> {
         let may = agent.map_or(Permitted::NOTHING, |agent| &agent.tools);
         let rules = self.layers(history);
         if may.allows(tool) {
-            return rules.judge(tool, arguments, history.directory());
+            let judged = rules.judge(tool, arguments, history.directory());
+            if history.repeats(intent, MAX_REPEATS) < MAX_REPEATS {
+                return judged;
+            }
+            return rules.judge_circle(tool, judged);
         }
         let tools: Vec<_> = self.tools.offered(may, rules).map(|tool| tool.name.as_str()).collect();
         let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };

@@ -18,6 +18,8 @@ const MAX_TEXT: usize = 32 * 1024;
 const SHELL: &str = "shell";
 /// Actions that calls of several tools need, besides the tool's own.
 const OUTSIDE: &str = "external_directory";
+/// The action of a call that repeats those before it.
+const CIRCLE: &str = "doom_loop";
 const OF_SCRIPTS: [&str; 2] = ["edit", "read"];
 
 /// The rules about the calls of an agent in a session.
@@ -102,6 +104,14 @@ impl<'a> Layers<'a> {
         let strict = |rule: &&ToolRule| rule.action != RuleAction::Allow;
         let mut rules = settings.chain(self.session).filter(strict);
         rules.any(|rule| actions().any(|action| is_about(rule, action)))
+    }
+
+    /// Judges a call once more that is the same as those before it.
+    pub(crate) fn judge_circle(self, tool: &str, judged: Judged) -> Judged {
+        let names = || vec![tool.to_owned()];
+        let need =
+            Need { action: CIRCLE.to_owned(), resources: names(), save: names(), is_opaque: false };
+        judged.and(self.judge_need(tool, &need))
     }
 
     fn judge_need(self, tool: &str, need: &Need) -> Judged {

@@ -124,8 +124,8 @@ pub(crate) fn commands() -> Vec<CommandDefinition> {
     }]
 }
 
-/// Everything is allowed. Asked is only for files that often hold secrets, for calls that go in circles, and for files
-/// outside of the Location.
+/// Everything is allowed. Asked is only for files that often hold secrets, and for calls that go in circles. Nobody is asked about
+/// files outside of the Location: the file tools reach none, and commands see those of their sandbox.
 pub(crate) fn rules() -> Vec<LayeredRule> {
     let rules = [
         ("*", "*", RuleAction::Allow),
@@ -133,7 +133,6 @@ pub(crate) fn rules() -> Vec<LayeredRule> {
         ("read", "*.env.*", RuleAction::Ask),
         ("read", "*.env.example", RuleAction::Allow),
         ("doom_loop", "*", RuleAction::Ask),
-        ("external_directory", "*", RuleAction::Ask),
     ];
     let layered = rules.map(|(permission, pattern, action)| LayeredRule {
         rule: ToolRule { permission: permission.to_owned(), pattern: pattern.to_owned(), action },

@@ -203,12 +203,12 @@ mod tests {
             ("shell", RuleAction::Allow),
             ("edit", RuleAction::Allow),
             ("doom_loop", RuleAction::Ask),
-            ("external_directory", RuleAction::Ask),
+            ("external_directory", RuleAction::Allow),
         ] {
             assert_eq!(decides(&settings, "build", permission), expected, "{permission}");
         }
         let asked = settings.permissions.iter().filter(|rule| rule.rule.action == RuleAction::Ask);
-        assert_eq!(asked.count(), 4);
+        assert_eq!(asked.count(), 3);
         let names: Vec<_> = settings
             .agents
             .values()

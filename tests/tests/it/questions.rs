@@ -1,8 +1,8 @@
 //! The model's list of tasks and its questions to a person, as clients see both.
 
 use anyhow::{Context, Result, ensure};
-use http::Method;
 use journeys::{World, eventually, oracle};
+use reqwest::Method;
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
 
@@ -91,5 +91,6 @@ async fn tasks_are_shown_and_a_question_waits_for_its_answer() -> Result<()> {
         last.is_some_and(|request| format!("{request:?}").contains("Blue")),
         "the model has the answer"
     );
-    oracle(api, world.model()).await
+    oracle(api, world.model()).await?;
+    Ok(())
 }

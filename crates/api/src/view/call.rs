@@ -62,7 +62,7 @@ fn metadata(call: &CallRow) -> Value {
         fields.insert("outputPath".into(), path.clone().into());
     }
     let structured = call.structured.as_deref().and_then(|text| serde_json::from_str(text).ok());
-    if let Some(structured @ Value::Object(_)) = structured {
+    if let Some(structured @ (Value::Object(_) | Value::Array(_))) = structured {
         fields.insert("structured".into(), structured);
     }
     Value::Object(fields)

@@ -54,8 +54,9 @@ async fn an_asked_call_runs_once_it_has_leave() -> Result<()> {
     world.prompt(&session, "job").await?;
     let asks = sleeps(&world, &session).await?;
     let [ask] = asks.as_slice() else { bail!("{asks:?}") };
-    let (action, resources) = ("shell".to_owned(), vec!["echo x >> a".to_owned()]);
-    assert_eq!(ask.asked.about, Ask::Permission { action, resources, save: Vec::new() });
+    let (action, resources) = ("shell".to_owned(), vec!["echo x".to_owned()]);
+    let save = vec!["echo *".to_owned()];
+    assert_eq!(ask.asked.about, Ask::Permission { action, resources, save });
     ensure!(!session.root.join("a").exists(), "nothing ran");
     // Nobody needs to drain it, and it counts as busy.
     assert!(matches!(world.drain(&session).await?, DrainExit::Idle));
@@ -322,4 +323,36 @@ async fn a_session_made_anew_has_none_of_the_old_asks() -> Result<()> {
     let late = answer(&world, &asks[0], Answer::Once).await;
     ensure!(late.is_err_and(|error| error.to_string().contains("not")), "it is gone");
     world.check_rows().await.map(drop)
+}
+
+#[tokio::test]
+async fn a_call_in_circles_is_asked_about_the_third_time() -> Result<()> {
+    let world = World::new().await?;
+    let session = session(&world, &[("doom_loop", "*", RuleAction::Ask)]).await?;
+    let same = || vec![shell("echo x >> a")];
+    for round in 0..3 {
+        world.script(calls("job", round, same()))?;
+    }
+    world.script(says("job", 3, "enough"))?;
+    world.prompt(&session, "job").await?;
+    let asks = sleeps(&world, &session).await?;
+    let [ask] = asks.as_slice() else { bail!("{asks:?}") };
+    let (action, names) = ("doom_loop".to_owned(), vec!["shell".to_owned()]);
+    let (resources, save) = (names.clone(), names);
+    assert_eq!(ask.asked.about, Ask::Permission { action, resources, save });
+    assert_eq!(session.content("a"), "x\nx\n");
+    answered(&world, ask, Answer::Once).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(session.content("a"), "x\nx\nx\n");
+
+    // A person's message begins a new row, and so does another call.
+    for (round, command) in
+        ["echo x >> a", "echo x >> a", "true", "echo x >> a"].into_iter().enumerate()
+    {
+        world.script(calls("more", u32::try_from(round)?, vec![shell(command)]))?;
+    }
+    world.script(says("more", 4, "done"))?;
+    world.prompt(&session, "more").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    world.check().await
 }

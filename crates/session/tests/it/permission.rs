@@ -53,13 +53,20 @@ async fn a_pattern_lets_its_calls_run_and_no_others() -> Result<()> {
     ];
     let session = session(&world, &rules).await?;
     let write = |path: &str| call("write", json!({"path": path, "content": "x"}));
-    let all = vec![shell("touch a"), shell("touch b; touch c"), write("d"), write("kept/e")];
+    let all = vec![
+        shell("touch a"),
+        shell("touch b; touch c"),
+        shell("touch f; echo x > g"),
+        write("d"),
+        write("kept/e"),
+    ];
     world.script(calls("job", 0, all))?;
     world.script(says("job", 1, "done"))?;
     world.prompt(&session, "job").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     let there = |name: &str| session.root.join(name).exists();
-    assert_eq!(["a", "b", "c", "d", "kept/e"].map(there), [true, false, false, true, false]);
+    assert!(!there("f") && !there("g"), "a script is allowed whole");
+    assert_eq!(["a", "b", "c", "d", "kept/e"].map(there), [true, true, true, true, false]);
     world.check().await
 }
 

@@ -339,7 +339,8 @@ async fn twenty_deaths_with_progress_in_between_do_not_stop_the_work() -> Result
     let world = World::new().await?;
     let session = world.session().await?;
     session.file("a.txt", "one\n")?;
-    let prompt = vec!["read a.txt"; 21].join(" then ");
+    session.file("b.txt", "two\n")?;
+    let prompt = ["read a.txt", "read b.txt"].repeat(10).join(" then ") + " then read a.txt";
     world.prompt(&session, &prompt).await?;
     for life_number in 0..20 {
         let ended = life(&world, &session, 3, Duration::ZERO).await?;

@@ -1,11 +1,12 @@
 //! Constants of all histories: sizes, times, settings.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    Control, ErrorCode, IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, RuleAction,
-    SessionCreated, SessionError, SessionId, SessionRef, ToolClass, ToolRule,
+    Control, ErrorCode, IdMint, LocationId, ModelRef, Need, OrgId, Permitted, ProjectId,
+    RuleAction, SessionCreated, SessionError, SessionId, SessionRef, ToolClass, ToolRule,
 };
 use llm_protocol::{Dialect, Protocol, RawJson, ToolDefinition, retry::Schedule};
 use session_rules::{
@@ -87,7 +88,7 @@ impl Facts {
                 default,
             },
             tools: ToolFacts {
-                needs: ReadNeeds::default(),
+                needs: ReadNeeds(needs),
                 definitions: TOOLS.iter().map(definition).collect(),
                 classes: TOOLS.iter().map(|tool| (*tool).to_owned()).zip(classes).collect(),
             },
@@ -146,6 +147,14 @@ impl Facts {
         let limit = limits().context_limit.unwrap_or(0);
         usize::try_from(limit).unwrap_or(usize::MAX)
     }
+}
+
+/// Reads the need of a call: it is about the texts among its arguments.
+fn needs(tool: &str, arguments: &str, _: &str) -> Vec<Need> {
+    let given = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(arguments);
+    let texts =
+        given.into_iter().flatten().filter_map(|(_, value)| value.as_str().map(str::to_owned));
+    vec![Need { resources: texts.collect(), ..Need::whole(tool) }]
 }
 
 /// Returns the rule about the calls that somebody is asked about.
