@@ -40,8 +40,10 @@ is one, keep what is right in it and improve the rest. At most 150 lines.
 
 $ARGUMENTS";
 
-/// The tools of agents that only look.
-const LOOKING: [&str; 4] = ["glob", "grep", "read", "skill"];
+/// The tools of an agent that only looks.
+const LOOKING: [&str; 5] = ["glob", "grep", "read", "skill", "webfetch"];
+/// The tools of an agent that looks, and plans with a person.
+const PLANNING: [&str; 7] = ["glob", "grep", "question", "read", "skill", "todowrite", "webfetch"];
 
 /// Texts of the agents that the service works with itself: it has its own, so these say only that they are there.
 const OF_THE_SERVICE: [(&str, &str); 3] = [
@@ -68,7 +70,7 @@ pub(crate) fn agents() -> Vec<AgentDefinition> {
         description: "Looks at the workspace and says how to go about something; changes nothing."
             .to_owned(),
         instructions: PLAN.to_owned(),
-        tools: Permitted::only(LOOKING),
+        tools: Permitted::only(PLANNING),
         ..build.clone()
     };
     let general = AgentDefinition {

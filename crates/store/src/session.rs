@@ -69,7 +69,7 @@ pub struct SessionRow {
     pub compacting_ms: Option<TimestampMs>,
     /// When its client archived it; lists leave it out.
     pub archived_ms: Option<TimestampMs>,
-    /// What its client keeps with it: JSON text of an object, the client's bytes.
+    /// The data that its client keeps with it: JSON text of an object, the client's bytes.
     pub metadata: Option<String>,
     /// Notices of its models for its user, in the order in which the models were first used.
     pub notices: Vec<ModelNotice>,

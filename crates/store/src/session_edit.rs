@@ -5,7 +5,7 @@ use domain::{
 
 use crate::{Store, StoreError, cluster};
 
-/// What a client says of a session at once. The default says nothing.
+/// The words of a client about a session, all at once. The default says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionEdit {
     /// Its title.

@@ -1,4 +1,4 @@
-//! What a call asks leave for: the actions and the texts that rules' patterns are compared with.
+//! The needs of a call: the actions and the texts that rules' patterns are compared with.
 //!
 //! ```text
 //! tool, arguments, directory ─▶ Need { action, resources, save } …

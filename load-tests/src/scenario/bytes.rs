@@ -1,4 +1,4 @@
-//! What a turn takes in Postgres: bytes of each table with its indexes, and of the write-ahead log.
+//! The cost of a turn in Postgres: bytes of each table with its indexes, and of the write-ahead log.
 
 use std::collections::BTreeMap;
 use std::path::Path;

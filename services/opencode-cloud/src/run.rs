@@ -62,7 +62,7 @@ pub struct RunArgs {
     /// Title of a new session [default: the prompt's first line]
     #[arg(long, value_name = "TEXT", conflicts_with = "session")]
     pub title: Option<String>,
-    /// What to do about a call that waits for a person [default: ask here in a terminal, else `reject`]
+    /// How to answer a call that waits for a person [default: ask here in a terminal, else `reject`]
     #[arg(long, value_name = "POLICY", value_enum)]
     pub ask: Option<AskPolicy>,
     /// Print the session's events as JSON, one a line, and the outcome as the last line

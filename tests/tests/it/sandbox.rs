@@ -61,7 +61,7 @@ struct Project {
     faulty: &'static str,
     fault: (&'static str, &'static str),
     test: &'static str,
-    /// What the test says once it passes.
+    /// The words of the test once it passes.
     passes: &'static str,
 }
 

@@ -64,7 +64,7 @@ impl Who {
     }
 }
 
-/// What `doctor` says of each tier, from A to C.
+/// The words of `doctor` about each tier, from A to C.
 fn tiers(said: &str) -> Vec<&str> {
     let lines = said.lines().filter_map(|line| line.strip_prefix("tier "));
     lines.filter_map(|line| line.get(1..)).map(str::trim).collect()

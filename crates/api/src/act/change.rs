@@ -1,4 +1,4 @@
-//! What a client says of a session: its title, whether it is archived, its metadata.
+//! The words of a client about a session: its title, whether it is archived, its metadata.
 
 use domain::{SessionArchived, SessionDescribed, SessionRenamed, TimestampMs, TitledBy};
 use schemars::JsonSchema;

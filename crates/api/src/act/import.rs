@@ -55,7 +55,7 @@ pub(crate) struct ImportQuery {
     directory: Option<String>,
 }
 
-/// What became of a session's files.
+/// The fate of a session's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FilesFate {
@@ -277,7 +277,7 @@ fn adopt(
     }
     let event = SessionEvent::read(&kind, version, data.get())
         .map_err(|error| ApiError::Invalid(format!("event {seq}: {error}")))?;
-    // What this build would not write is what it did not understand.
+    // A text that this build would not write is one that it did not understand.
     if !same_json(data.get(), &event.payload()) {
         return Err(ApiError::Invalid(format!(
             "event {seq} (`{}`) has fields that this build does not know; upgrade it",

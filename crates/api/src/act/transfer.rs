@@ -44,14 +44,14 @@ pub(super) enum LineKind {
     End,
 }
 
-/// What every line has. The rest depends on the kind.
+/// The fields of every line. The rest depends on the kind.
 #[derive(Debug, Deserialize)]
 pub(super) struct AnyLine {
     #[serde(rename = "type")]
     pub(super) kind: LineKind,
 }
 
-/// What the first line has in every version.
+/// The fields of the first line in every version.
 #[derive(Debug, Deserialize)]
 pub(super) struct AnyHeader {
     pub(super) format: String,

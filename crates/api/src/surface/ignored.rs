@@ -31,14 +31,14 @@ const MAX_BYTES: usize = 1024;
 const EVERYWHERE: [&str; 5] =
     ["directory", "workspace", "location[directory]", "location[workspace]", "auth_token"];
 
-/// What a request's extractors did not know. They and [`tell`] share it.
+/// The parts of a request that its extractors did not know. They and [`tell`] share it.
 #[derive(Clone, Default)]
 pub(crate) struct Ignored(Arc<Mutex<Names>>);
 
 #[derive(Default)]
 struct Names {
     body: Vec<String>,
-    /// What no extractor of the query knew so far; `None` before the first.
+    /// The parameters that no extractor of the query knew so far; `None` before the first.
     query: Option<BTreeSet<String>>,
 }
 

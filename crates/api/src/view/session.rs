@@ -29,7 +29,7 @@ pub(crate) struct SessionView {
     pub(crate) cost: Usd,
     pub(crate) tokens: TokensView,
     pub(crate) time: TimeView,
-    /// What its client keeps with it, byte for byte.
+    /// The data that its client keeps with it, byte for byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) metadata: Option<MetadataView>,
     /// The staged Revert, if there is one.

@@ -62,7 +62,7 @@ async fn an_archived_session_is_in_released_lists_and_in_no_other() -> Result<()
     let back = change("/platform/session/ses_a", json!({ "archived": false })).await;
     assert!(back["time"].get("archived").is_none(), "{back}");
     assert_eq!(ids(&world, &gateway, "/platform/session").await, all);
-    // What is archived twice keeps its first time, and what changes nothing is no event.
+    // A session that is archived twice keeps its first time, and a change to the same is no event.
     let once = change("/platform/session/ses_a", json!({ "archived": true })).await;
     assert!(once["time"]["archived"].as_i64() >= once["time"]["created"].as_i64());
     let twice = change("/platform/session/ses_a", json!({ "archived": true })).await;

@@ -1,4 +1,4 @@
-//! What nobody reads of a request is named in its answer.
+//! An answer names the parts of its request that nobody read.
 
 use anyhow::Result;
 use axum::Router;

@@ -190,7 +190,7 @@ async fn a_session_comes_with_log_files_and_requests() -> Result<()> {
         (&json!(false), &json!("Far"))
     );
 
-    // What can be asked is answered as before.
+    // All that can be asked is answered as before.
     let log = get(&here, &from, &format!("{own}/log")).await;
     assert_eq!(answer["events"], json!(log.as_array().map(Vec::len)));
     assert_eq!(placeless(get(&there, &to, &format!("{own}/log")).await), placeless(log.clone()));
@@ -317,7 +317,7 @@ async fn a_damaged_export_leaves_nothing() -> Result<()> {
     let half = export.slice(..export.len() / 2);
     let breaks = futures::stream::iter([Ok(half), Err(std::io::Error::other("gone"))]);
     refused(&there, &to, Body::from_stream(breaks), invalid, "did not arrive whole").await;
-    // What is whole is welcome afterwards.
+    // A whole export is welcome afterwards.
     let (status, answer) = imports(&to, &there.key, "", export).await;
     ensure!(status == StatusCode::OK, "{answer}");
     Ok(())

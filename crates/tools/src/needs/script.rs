@@ -1,6 +1,6 @@
 //! Takes a shell script apart into its simple commands and its redirections.
 //!
-//! What is taken apart is what may run: both branches of an `if`, the bodies of functions, the scripts in substitutions.
+//! All that may run is taken apart: both branches of an `if`, the bodies of functions, the scripts in substitutions.
 
 use brush_parser::ast::{
     AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command,

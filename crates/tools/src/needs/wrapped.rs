@@ -3,7 +3,7 @@
 use super::script::{Input, Simple};
 use super::word::Word;
 
-/// What a command runs besides itself.
+/// The commands that a command runs besides itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Inner {
     /// Nothing.

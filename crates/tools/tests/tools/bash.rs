@@ -1,4 +1,4 @@
-//! What bash runs is among the needs of its script, however odd the script is.
+//! All that bash runs is among the needs of its script, however odd the script is.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;

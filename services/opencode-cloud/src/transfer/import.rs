@@ -22,7 +22,7 @@ const PIECE: usize = 256 * 1024;
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]
 pub struct ImportArgs {
-    /// What `opencode-cloud export` or the released `opencode export` wrote; `-` is standard input
+    /// A file that `opencode-cloud export` or the released `opencode export` wrote; `-` is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Let it work in this directory, whose files stay as they are; without one it gets a workspace with its own files

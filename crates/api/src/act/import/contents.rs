@@ -1,4 +1,4 @@
-//! What a log needs besides itself: components of requests, complete outputs of tools, and the objects of snapshots.
+//! The needs of a log besides itself: components of requests, complete outputs of tools, and the objects of snapshots.
 //! Each is proved by its content; a name alone brings nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -207,7 +207,7 @@ impl Contents {
     }
 }
 
-/// What is ready for the database.
+/// All that is ready for the database.
 pub(super) struct Stored {
     pub(super) components: Vec<(Vec<u8>, Vec<u8>)>,
     pub(super) bytes: Option<u64>,

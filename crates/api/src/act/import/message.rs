@@ -89,7 +89,7 @@ pub(super) struct Model {
     pub(super) variant: Option<String>,
 }
 
-/// What a message of a model says of itself.
+/// The words of a model's message about itself.
 #[derive(Debug, Deserialize)]
 pub(super) struct Answer {
     pub(super) id: String,
