@@ -9,9 +9,10 @@ use serde_json::json;
 use session::DrainExit;
 use store::{Answering, AskRow};
 
-use crate::agents::made;
+use crate::agents::{made, prompt_as};
 use crate::permission::session;
 use crate::recovery::life;
+use crate::settings::of_organisation;
 use crate::tools::{call, calls, says, shell};
 use crate::world::{ORG, Session, World};
 
@@ -354,5 +355,68 @@ async fn a_call_in_circles_is_asked_about_the_third_time() -> Result<()> {
     world.script(says("more", 4, "done"))?;
     world.prompt(&session, "more").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
+    world.check().await
+}
+
+// Attack 18 of asks: leave was given for a command that the organisation has denied meanwhile.
+#[tokio::test]
+async fn a_rule_set_meanwhile_beats_the_leave_of_a_person() -> Result<()> {
+    let world = World::new().await?;
+    let session = session(&world, &ASK_SHELL).await?;
+    world.script(calls("job", 0, vec![shell("git push origin"), shell("touch b")]))?;
+    world.script(says("job", 1, "not all"))?;
+    world.prompt(&session, "job").await?;
+    let asks = sleeps(&world, &session).await?;
+    of_organisation(&world, r#"{"permission": {"bash": {"git push *": "deny"}}}"#).await?;
+    for ask in &asks {
+        answered(&world, ask, Answer::Once).await?;
+    }
+    world.take_over(&session).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let made = made(&world, &session).await?;
+    let [(.., push, why), (.., touch, _)] = made.as_slice() else { bail!("{made:?}") };
+    assert_eq!((*push, *touch), (ToolOutcomeKind::Failed, ToolOutcomeKind::Completed));
+    ensure!(why.contains("organisation"), "{why}");
+    ensure!(session.root.join("b").exists());
+    world.check().await
+}
+
+// Attack 19 of asks: a prompt for an agent without the tool comes while a call waits.
+#[tokio::test]
+async fn an_agent_chosen_meanwhile_stops_no_waiting_call() -> Result<()> {
+    let world = World::new().await?;
+    let session = session(&world, &ASK_SHELL).await?;
+    world.script(calls("job", 0, vec![shell("touch a")]))?;
+    world.script(says("job", 1, "done"))?;
+    world.prompt(&session, "job").await?;
+    let asks = sleeps(&world, &session).await?;
+    prompt_as(&world, &session, "plan", "say 2 words").await?;
+    answered(&world, &asks[0], Answer::Once).await?;
+    world.settle(&session).await?;
+    let made = made(&world, &session).await?;
+    let [(.., outcome, text)] = made.as_slice() else { bail!("{made:?}") };
+    assert_eq!(*outcome, ToolOutcomeKind::Completed, "{text}");
+    ensure!(session.root.join("a").exists());
+    world.check().await
+}
+
+// Attack 20 of asks: the model has rewritten the rules of its project while one of its calls waits.
+#[tokio::test]
+async fn a_rule_that_softens_meanwhile_is_no_answer() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("opencode.json", r#"{"permission": {"bash": "ask"}}"#)?;
+    world.script(calls("job", 0, vec![shell("touch a")]))?;
+    world.script(says("job", 1, "done"))?;
+    world.prompt(&session, "job").await?;
+    let asks = sleeps(&world, &session).await?;
+    session.file("opencode.json", r#"{"permission": {"bash": "allow"}}"#)?;
+    world.take_over(&session).await?;
+    assert!(matches!(world.drain(&session).await?, DrainExit::Idle), "it sleeps on");
+    assert_eq!(pending(&world, &session).await?.len(), 1);
+    ensure!(!session.root.join("a").exists(), "nothing ran");
+    answered(&world, &asks[0], Answer::Once).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    ensure!(session.root.join("a").exists());
     world.check().await
 }

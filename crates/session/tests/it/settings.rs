@@ -20,7 +20,7 @@ async fn published(world: &World, session: &Session) -> Result<Option<ProjectSet
     }
 }
 
-async fn of_organisation(world: &World, text: &str) -> Result<()> {
+pub(crate) async fn of_organisation(world: &World, text: &str) -> Result<()> {
     let text = SettingsText { bytes: text.into(), hash: text_hash(text) };
     Ok(world.store().set_organisation_settings(ORG, Some(text), 1).await?)
 }
