@@ -5,6 +5,7 @@ use domain::{
     SavedPermission, Seq, SessionEvent, SessionId, SessionRef, Stamp, TimestampMs, ToolAsked,
     Word as _,
 };
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{Store, StoreError};
@@ -63,8 +64,8 @@ pub enum Answering {
 }
 
 impl Store {
-    /// The asks of an organisation that wait for an answer, or those of one session, the oldest first; at most
-    /// [`MAX_ASKS`].
+    /// The asks of an organisation that wait for an answer, or those of one session, the oldest first. At most
+    /// [`MAX_ASKS`]: of more, those that expire first.
     ///
     /// # Errors
     /// When the database fails or an event cannot be read.
@@ -73,7 +74,16 @@ impl Store {
         org: OrgId,
         session: Option<SessionId>,
     ) -> Result<Vec<AskRow>, StoreError> {
-        self.asks(org, session, None).await
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                let ids = match session {
+                    Some(session) => asks_of_session(connection, org, &session).await?,
+                    None => first_asks(connection, org).await?,
+                };
+                asks(connection, org, &ids).await
+            })
+        })
+        .await
     }
 
     /// An ask, answered or not; `None` if there is none.
@@ -81,52 +91,9 @@ impl Store {
     /// # Errors
     /// When the database fails or its event cannot be read.
     pub async fn ask(&self, org: OrgId, ask: AskId) -> Result<Option<AskRow>, StoreError> {
-        Ok(self.asks(org, None, Some(ask)).await?.pop())
-    }
-
-    async fn asks(
-        &self,
-        org: OrgId,
-        session: Option<SessionId>,
-        ask: Option<AskId>,
-    ) -> Result<Vec<AskRow>, StoreError> {
         self.read(org, move |connection| {
-            Box::pin(async move {
-                let rows = sqlx::query!(
-                    r#"SELECT s.id AS session, s.location_id, s.directory, s.project_id, a.status, t.message_id, e.version, e.payload, e.time_ms
-                       FROM ask a
-                           JOIN session s ON s.org_id = a.org_id AND s.incarnation = a.incarnation
-                           JOIN tool_result t ON t.org_id = a.org_id AND t.id = a.call_id
-                           JOIN session_event e ON e.org_id = a.org_id AND e.incarnation = a.incarnation
-                               AND e.seq = a.asked_seq
-                       WHERE a.org_id = $1 AND (a.status = 'pending' OR $3::text IS NOT NULL) AND ($2::text IS NULL OR s.id = $2)
-                           AND ($3::text IS NULL OR a.id = $3)
-                       ORDER BY a.asked_seq, a.id LIMIT $4"#,
-                    org.0,
-                    session.as_ref().map(SessionId::as_str),
-                    ask.as_ref().map(AskId::as_str),
-                    MAX_ASKS,
-                )
-                .fetch_all(&mut *connection)
-                .await?;
-                let read = rows.into_iter().map(|row| {
-                    let event = SessionEvent::read("tool.asked", row.version, &row.payload)?;
-                    let SessionEvent::ToolAsked(asked) = event else {
-                        return Err(StoreError::Unreadable("an ask of another event".into()));
-                    };
-                    let (session, location) = (row.session.parse()?, row.location_id.parse()?);
-                    Ok(AskRow {
-                        session: SessionRef { org, location, session },
-                        message: row.message_id.parse()?,
-                        directory: row.directory,
-                        project: row.project_id.parse()?,
-                        is_pending: AskStatus::read(&row.status) == Some(AskStatus::Pending),
-                        asked,
-                        asked_ms: row.time_ms,
-                    })
-                });
-                read.collect()
-            })
+            let ids = vec![ask.to_string()];
+            Box::pin(async move { Ok(asks(connection, org, &ids).await?.pop()) })
         })
         .await
     }
@@ -319,4 +286,71 @@ impl Store {
             })
             .await
     }
+}
+
+/// Returns the asks of an organisation that wait, those that expire first. It reads no more of them than it returns.
+async fn first_asks(connection: &mut PgConnection, org: OrgId) -> Result<Vec<String>, StoreError> {
+    let ids = sqlx::query_scalar!(
+        "SELECT id FROM ask WHERE org_id = $1 AND status = 'pending' ORDER BY expires_ms LIMIT $2",
+        org.0,
+        MAX_ASKS,
+    );
+    Ok(ids.fetch_all(connection).await?)
+}
+
+async fn asks_of_session(
+    connection: &mut PgConnection,
+    org: OrgId,
+    session: &SessionId,
+) -> Result<Vec<String>, StoreError> {
+    let ids = sqlx::query_scalar!(
+        "SELECT a.id FROM session s JOIN ask a ON a.org_id = s.org_id AND a.incarnation = s.incarnation
+         WHERE s.org_id = $1 AND s.id = $2 AND a.status = 'pending' LIMIT $3",
+        org.0,
+        session.as_str(),
+        MAX_ASKS,
+    );
+    Ok(ids.fetch_all(connection).await?)
+}
+
+/// Returns the asks with these ids, the oldest first.
+async fn asks(
+    connection: &mut PgConnection,
+    org: OrgId,
+    ids: &[String],
+) -> Result<Vec<AskRow>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = sqlx::query!(
+        r#"SELECT s.id AS session, s.location_id, s.directory, s.project_id, a.status, t.message_id, e.version, e.payload, e.time_ms
+           FROM ask a
+               JOIN session s ON s.org_id = a.org_id AND s.incarnation = a.incarnation
+               JOIN tool_result t ON t.org_id = a.org_id AND t.id = a.call_id
+               JOIN session_event e ON e.org_id = a.org_id AND e.incarnation = a.incarnation
+                   AND e.seq = a.asked_seq
+           WHERE a.org_id = $1 AND a.id = ANY($2)
+           ORDER BY e.time_ms, a.id"#,
+        org.0,
+        ids,
+    )
+    .fetch_all(connection)
+    .await?;
+    let read = rows.into_iter().map(|row| {
+        let event = SessionEvent::read("tool.asked", row.version, &row.payload)?;
+        let SessionEvent::ToolAsked(asked) = event else {
+            return Err(StoreError::Unreadable("an ask of another event".into()));
+        };
+        let (session, location) = (row.session.parse()?, row.location_id.parse()?);
+        Ok(AskRow {
+            session: SessionRef { org, location, session },
+            message: row.message_id.parse()?,
+            directory: row.directory,
+            project: row.project_id.parse()?,
+            is_pending: AskStatus::read(&row.status) == Some(AskStatus::Pending),
+            asked,
+            asked_ms: row.time_ms,
+        })
+    });
+    read.collect()
 }

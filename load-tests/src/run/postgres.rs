@@ -7,6 +7,9 @@ use anyhow::Context;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
+/// How long it takes until an idle connection has reported its counts: within ten seconds.
+pub(crate) const COUNTED: Duration = Duration::from_secs(11);
+
 /// A connection pool beside the service's own.
 pub(crate) struct Postgres {
     pub(crate) pool: PgPool,
@@ -60,5 +63,16 @@ impl Postgres {
         self.execute("ALTER SYSTEM SET autovacuum = off").await?;
         self.execute("SELECT pg_reload_conf()").await?;
         Ok(())
+    }
+
+    /// Returns the number of blocks of our tables, indexes and long values touched so far, in memory or on disk.
+    pub(crate) async fn touched(&self) -> anyhow::Result<i64> {
+        tokio::time::sleep(COUNTED).await;
+        let sql = "SELECT sum(coalesce(heap_blks_hit, 0) + coalesce(heap_blks_read, 0)
+                       + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)
+                       + coalesce(toast_blks_hit, 0) + coalesce(toast_blks_read, 0)
+                       + coalesce(tidx_blks_hit, 0) + coalesce(tidx_blks_read, 0))::bigint
+                   FROM pg_statio_user_tables";
+        self.number(sql).await
     }
 }

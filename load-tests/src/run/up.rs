@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use boot::free_port;
 use tempfile::TempDir;
 
@@ -48,17 +49,21 @@ impl Up {
         let model = Model::start(bin, folder.path()).await?;
         let port = free_port()?;
         let url = format!("http://127.0.0.1:{port}");
-        let (log, data) = (folder.path().join("up.log"), folder.path().join("data"));
-        let mut server = Server::start(bin, &log, |command| {
-            command.arg("serve");
-            command.arg(format!("--port={port}")).arg(format!("--bootstrap-key={KEY}"));
-            command.arg(format!("--data-dir={}", data.display()));
-            command.arg(format!("--model-url={}/v1", model.url));
-            command.current_dir(&workspace);
-            more(command);
-        })?;
-        server.ready(&url, "/readyz", &log).await?;
+        let data = folder.path().join("data");
+        let server = served(bin, &folder, &model, port, more).await?;
         let postgres = Postgres::of(&data).await?;
+        Ok(Self { server, model, postgres, url, workspace, folder })
+    }
+
+    /// Stops the service and its Postgres, and starts both again with what they have stored.
+    pub(crate) async fn restarted(self, bin: &Path) -> anyhow::Result<Self> {
+        let Self { server, model, postgres, url, workspace, folder } = self;
+        postgres.pool.close().await;
+        server.stop().await?;
+        let port = url.rsplit(':').next().and_then(|port| port.parse().ok());
+        let port = port.context("the URL has no port")?;
+        let server = served(bin, &folder, &model, port, |_| ()).await?;
+        let postgres = Postgres::of(&folder.path().join("data")).await?;
         Ok(Self { server, model, postgres, url, workspace, folder })
     }
 
@@ -99,4 +104,25 @@ impl Up {
         self.server.stop().await?;
         self.model.stop().await
     }
+}
+
+/// Starts the service in its folder, and waits until it is ready.
+async fn served(
+    bin: &Path,
+    folder: &TempDir,
+    model: &Model,
+    port: u16,
+    more: impl FnOnce(&mut std::process::Command),
+) -> anyhow::Result<Server> {
+    let log = folder.path().join("up.log");
+    let mut server = Server::start(bin, &log, |command| {
+        command.arg("serve");
+        command.arg(format!("--port={port}")).arg(format!("--bootstrap-key={KEY}"));
+        command.arg(format!("--data-dir={}", folder.path().join("data").display()));
+        command.arg(format!("--model-url={}/v1", model.url));
+        command.current_dir(folder.path().join("workspace"));
+        more(command);
+    })?;
+    server.ready(&format!("http://127.0.0.1:{port}"), "/readyz", &log).await?;
+    Ok(server)
 }

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use super::history::{COUNTED, LONG, SHORT, filled};
+use super::history::{LONG, SHORT, filled};
 use crate::output::{Figure, Mark, Reporter, note};
 use crate::run::http::Http;
-use crate::run::postgres::Postgres;
 use crate::run::up::Up;
 
 const PROMPT: &str = "say 20 words";
@@ -47,20 +46,9 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
 /// Returns the buffers that one prompt in each of these sessions touches, including those of the service's sweeps
 /// meanwhile.
 async fn touched_by(up: &Up, http: &mut Http, sessions: &[&String]) -> anyhow::Result<f64> {
-    let before = touched(&up.postgres).await?;
+    let before = up.postgres.touched().await?;
     for session in sessions {
         up.target().prompt(http, session, PROMPT).await?;
     }
-    Ok((touched(&up.postgres).await? - before) as f64)
-}
-
-/// Returns the number of blocks of our tables, indexes and long values touched so far, in memory or on disk.
-async fn touched(postgres: &Postgres) -> anyhow::Result<i64> {
-    tokio::time::sleep(COUNTED).await;
-    let sql = "SELECT sum(coalesce(heap_blks_hit, 0) + coalesce(heap_blks_read, 0)
-                   + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)
-                   + coalesce(toast_blks_hit, 0) + coalesce(toast_blks_read, 0)
-                   + coalesce(tidx_blks_hit, 0) + coalesce(tidx_blks_read, 0))::bigint
-               FROM pg_statio_user_tables";
-    postgres.number(sql).await
+    Ok((up.postgres.touched().await? - before) as f64)
 }

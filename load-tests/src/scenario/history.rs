@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use domain::{EventId, RecordedEvent, Seq, SessionEvent};
@@ -13,14 +12,12 @@ use sqlx::Row;
 use crate::output::{Figure, Mark, Reporter, note};
 use crate::run::cpu;
 use crate::run::http::Http;
-use crate::run::postgres::Postgres;
+use crate::run::postgres::{COUNTED, Postgres};
 use crate::run::up::Up;
 
 pub(super) const SHORT: usize = 10;
 pub(super) const LONG: usize = 1_000;
 const PROMPT: &str = "say 20 words";
-/// How long it takes until an idle connection has reported its counts: within ten seconds.
-pub(super) const COUNTED: Duration = Duration::from_secs(11);
 const ENCODINGS: u32 = 200;
 
 /// Arguments of `history`.
