@@ -23,7 +23,7 @@ impl Advertised {
         let mut packets = Packets::default();
         packets.push(bytes);
         let mut lines = Vec::new();
-        while let Some(packet) = packets.next()? {
+        while let Some(packet) = packets.take()? {
             if let Packet::Data(data) = packet {
                 lines.push(line(&data)?.to_owned());
             }

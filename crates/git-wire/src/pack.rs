@@ -36,7 +36,7 @@ impl PackReader {
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<PackEvent>, WireError> {
         self.packets.push(bytes);
         let mut events = Vec::new();
-        while let Some(packet) = self.packets.next()? {
+        while let Some(packet) = self.packets.take()? {
             match (&self.section, packet) {
                 (Section::Before, Packet::Data(data)) => {
                     self.section = match line(&data)? {

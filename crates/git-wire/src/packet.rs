@@ -68,7 +68,7 @@ impl Packets {
     ///
     /// # Errors
     /// [`WireError::NoPackets`].
-    pub fn next(&mut self) -> Result<Option<Packet>, WireError> {
+    pub fn take(&mut self) -> Result<Option<Packet>, WireError> {
         let rest = &self.kept[self.begin..];
         let Some((digits, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
         let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn all(packets: &mut Packets) -> Result<Vec<Packet>, WireError> {
-        std::iter::from_fn(|| packets.next().transpose()).collect()
+        std::iter::from_fn(|| packets.take().transpose()).collect()
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl RefList {
     /// The answer is not understood, refuses, or is too long. Names that git itself refuses are left out.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), WireError> {
         self.packets.push(bytes);
-        while let Some(packet) = self.packets.next()? {
+        while let Some(packet) = self.packets.take()? {
             match packet {
                 Packet::Data(data) => self.take(line(&data)?)?,
                 Packet::Flush => self.is_whole = true,
