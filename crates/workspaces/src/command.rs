@@ -92,19 +92,15 @@ pub fn check_out() -> Git {
     Git::new(&["reset", "--hard", "--quiet"])
 }
 
-/// Returns the command that lists, to `to`, files of the index that are not there: their sizes and names.
+/// Returns the command that makes files of the index again which are not there and have more than `bytes` bytes: those that
+/// are in no snapshot.
 #[must_use]
-pub fn list_missing(to: &str) -> Git {
+pub fn check_out_missing(bytes: u64) -> Git {
     Git::script(
-        "[ -e .git/index ] || exit 0; $git ls-files -d -z --format='%(objectsize) %(path)' >\"$1\"",
-        &[to.to_owned()],
+        "[ -e .git/index ] || exit 0; $git -c core.quotePath=true ls-files -d --format='%(objectsize) %(path)' | \
+         awk -v most=\"$1\" '$1 + 0 > most + 0 { sub(/^[0-9]+ /, \"\"); print }' | $git checkout-index --stdin",
+        &[bytes.to_string()],
     )
-}
-
-/// Returns the command that makes files again from the index, whose names are in `from`, each with a NUL behind it.
-#[must_use]
-pub fn check_out_missing(from: &str) -> Git {
-    Git::script("$git checkout-index -z --stdin <\"$1\"", &[from.to_owned()])
 }
 
 #[cfg(test)]
@@ -121,7 +117,7 @@ mod tests {
 
     #[test]
     fn each_command_turns_hooks_and_monitors_off() {
-        for git in [index_pack(), check_out(), list_missing("x"), check_out_missing("x")] {
+        for git in [index_pack(), check_out(), check_out_missing(1)] {
             let words = git.args.join(" ");
             assert!(
                 words.contains("core.hooksPath=/dev/null")

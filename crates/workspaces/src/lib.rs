@@ -18,9 +18,7 @@ mod skeleton;
 
 pub use address::{Address, AddressError, Wanted};
 pub use bounds::{FillBounds, Measured, TooLarge};
-pub use command::{
-    Git, check_out, check_out_missing, index_known_pack, index_pack, list_missing, measure,
-};
+pub use command::{Git, check_out, check_out_missing, index_known_pack, index_pack, measure};
 pub use listing::{ListingError, parse_refs, write_refs};
 pub use out::{Out, OutFound, bundle, patch};
 pub use pinned::{MAX_HAVES, Pinned, ResolveError, resolve, wanted};

@@ -8,7 +8,7 @@ use git_wire::Oid;
 use tempfile::TempDir;
 use workspaces::{
     Address, FillBounds, Git, Measured, OutFound, Pinned, Skeleton, bundle, check_out,
-    check_out_missing, index_pack, list_missing, measure, parse_refs, patch, skeleton,
+    check_out_missing, index_pack, measure, parse_refs, patch, skeleton,
 };
 
 fn raw(directory: &Path, program: &str, args: &[&str]) -> (bool, String) {
@@ -99,7 +99,8 @@ fn write(root: &Path, name: &str, text: &str) {
 fn small() -> World {
     World::new(|origin| {
         write(origin, "a", "one\n");
-        write(origin, "b c", "two\n");
+        write(origin, "b c", "two and\n");
+        write(origin, "\u{e9}\"x", "three\n");
         git(origin, &["add", "."]);
         git(origin, &["commit", "-q", "-m", "first"]);
     })
@@ -111,7 +112,7 @@ fn a_filled_workspace_is_a_clean_clone() {
     let root = world.filled();
     let line = succeed(&root, &measure(world.commit, &FillBounds::default()));
     let found = Measured::parse(&line).expect("a line");
-    assert_eq!(found, Measured { entries: 2, tree_bytes: 8, file_bytes: 4 });
+    assert_eq!(found, Measured { entries: 3, tree_bytes: 18, file_bytes: 8 });
     assert_eq!(git(&root, &["status", "--porcelain"]), "");
     assert_eq!(git(&root, &["status", "-sb"]), "## main...origin/main");
     assert_eq!(git(&root, &["fsck", "--strict"]), "");
@@ -133,13 +134,16 @@ fn too_many_entries_end_the_measure() {
 fn files_that_no_snapshot_had_come_back() {
     let world = small();
     let root = world.filled();
-    std::fs::remove_file(root.join("b c")).expect("removed");
-    succeed(&root, &list_missing(".git/oc-missing"));
-    let listed = std::fs::read(root.join(".git/oc-missing")).expect("a list");
-    assert_eq!(listed, b"4 b c\0");
-    std::fs::write(root.join(".git/oc-missing"), b"b c\0").expect("a list");
-    succeed(&root, &check_out_missing(".git/oc-missing"));
-    assert_eq!(std::fs::read_to_string(root.join("b c")).expect("a file"), "two\n");
+    for name in ["b c", "\u{e9}\"x"] {
+        std::fs::remove_file(root.join(name)).expect("removed");
+    }
+    std::fs::remove_file(root.join("a")).expect("removed");
+    succeed(&root, &check_out_missing(4));
+    assert!(
+        root.join("\u{e9}\"x").exists() && !root.join("a").exists(),
+        "small ones are in snapshots"
+    );
+    assert_eq!(std::fs::read_to_string(root.join("b c")).expect("a file"), "two and\n");
 }
 
 #[test]
