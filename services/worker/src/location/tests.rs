@@ -26,6 +26,7 @@ pub(crate) struct World {
     pub(crate) database: TestDatabase,
     pub(crate) folder: TempDir,
     pub(crate) runtime: Runtime,
+    pub(crate) fills: Option<Fills>,
 }
 
 /// A world's differences from the plain one.
@@ -76,7 +77,7 @@ impl World {
         };
         let now = runtime.clock.now_ms();
         runtime.store.ensure_organisation(ORG, "tests".into(), now).await?;
-        Ok(Self { database, folder, runtime })
+        Ok(Self { database, folder, runtime, fills: None })
     }
 
     /// Returns a worker's options. Workers with the same `name` share their folder.
@@ -129,7 +130,7 @@ impl World {
         token: i64,
     ) -> Result<Workspace> {
         let at = session.location_ref();
-        Ok(take_over(&self.runtime, worker, &at, FencingToken(token)).await?)
+        Ok(take_over(&self.runtime, worker, self.fills.as_ref(), &at, FencingToken(token)).await?)
     }
 
     /// Gives the session work.
