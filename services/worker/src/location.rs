@@ -87,7 +87,8 @@ pub(crate) async fn take_over(
     let own = row.kind == LocationKind::Managed && options.disk == WorkspaceDisk::Own;
     // On a shared disk the files come before the fence, as `disk::shared` explains. A worker that does not see the
     // files must not fence the owner.
-    let mut found = if own { None } else { Some(find_files(options, at, &row, origin.is_some()).await) };
+    let mut found =
+        if own { None } else { Some(find_files(options, at, &row, origin.is_some()).await) };
     if let Some(Err(Absence::Away(error))) = found {
         return Err(TakeoverError::Away { shown, error });
     }
@@ -227,7 +228,10 @@ impl Unfilled<'_> {
 
     fn fill(&self) -> Result<Fill<'_>, Fault> {
         let fills = self.fills.ok_or_else(|| {
-            Fault::ends("no_fills", "this worker reads no repositories; start it again with the defaults")
+            Fault::ends(
+                "no_fills",
+                "this worker reads no repositories; start it again with the defaults",
+            )
         })?;
         let (runtime, at, token) = (self.runtime, self.at, self.token);
         let (lock, root) = (Some(self.lock.clone()), self.root.clone());

@@ -60,10 +60,7 @@ pub(crate) async fn workspace(
 }
 
 /// Returns the repository that a directory names, as `/HOST/PATH@REF`. A directory of this machine comes first.
-async fn repository(
-    settings: &ApiSettings,
-    directory: &str,
-) -> Result<Option<Address>, ApiError> {
+async fn repository(settings: &ApiSettings, directory: &str) -> Result<Option<Address>, ApiError> {
     let Some(address) = Address::of_directory(directory) else { return Ok(None) };
     if settings.allow_local_paths && tokio::fs::metadata(directory).await.is_ok() {
         return Ok(None);
@@ -152,7 +149,9 @@ pub(crate) async fn location(
     now: TimestampMs,
 ) -> Result<(ProjectRow, LocationRow), ApiError> {
     if workspace.repository.is_some() {
-        return Err(ApiError::invalid("a workspace of a repository begins with a new session: create one there"));
+        return Err(ApiError::invalid(
+            "a workspace of a repository begins with a new session: create one there",
+        ));
     }
     let project = store.ensure_project(org, workspace.directory.clone(), now).await?;
     let location = store

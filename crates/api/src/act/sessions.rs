@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use domain::{IdMint, OrgId, Seq, SessionCreated, SessionEvent, SessionId, Stamp, TimestampMs, ToolRule};
+use domain::{
+    IdMint, OrgId, Seq, SessionCreated, SessionEvent, SessionId, Stamp, TimestampMs, ToolRule,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -71,26 +71,38 @@ pub(super) async fn run(
 fn unrun(stage: &str, error: &SandboxError) -> Fault {
     match error {
         SandboxError::Superseded { .. } => Fault::Store(store::StoreError::Superseded),
-        SandboxError::Refused(why) => Fault::ends("no_sandbox", format!("{stage}: git runs in the sandbox only, and {why}")),
+        SandboxError::Refused(why) => {
+            Fault::ends("no_sandbox", format!("{stage}: git runs in the sandbox only, and {why}"))
+        }
         SandboxError::NotStarted(_)
         | SandboxError::NotMade(_)
         | SandboxError::SupervisorLost
         | SandboxError::Unkillable(_)
-        | SandboxError::System(_) => Fault::later(format!("{stage}: git could not be run: {error}")),
+        | SandboxError::System(_) => {
+            Fault::later(format!("{stage}: git could not be run: {error}"))
+        }
     }
 }
 
 fn failed(stage: &str, outcome: &Outcome, said: &str) -> Fault {
     if let Some(limit) = outcome.limits.first() {
-        let text = format!("{stage}: git met a limit of this service ({limit}); a smaller repository would fit");
+        let text = format!(
+            "{stage}: git met a limit of this service ({limit}); a smaller repository would fit"
+        );
         return Fault::ends("limit", text);
     }
-    let tail: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).rev().take(3).collect();
+    let tail: Vec<&str> =
+        said.lines().filter(|line| !line.trim().is_empty()).rev().take(3).collect();
     let tail: String = tail.into_iter().rev().collect::<Vec<_>>().join("; ");
     match outcome.end {
-        End::TimedOut => Fault::ends("too_slow", format!("{stage}: git did not end in time; a smaller repository would")),
+        End::TimedOut => Fault::ends(
+            "too_slow",
+            format!("{stage}: git did not end in time; a smaller repository would"),
+        ),
         End::Cancelled => Fault::later(format!("{stage}: git was stopped")),
         End::Signaled(signal) => Fault::later(format!("{stage}: git was ended by signal {signal}")),
-        End::Exited(_) | End::OverLimit => Fault::ends("git_refused", format!("{stage}: git said: {tail}")),
+        End::Exited(_) | End::OverLimit => {
+            Fault::ends("git_refused", format!("{stage}: git said: {tail}"))
+        }
     }
 }

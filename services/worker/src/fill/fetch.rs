@@ -97,12 +97,16 @@ impl<'a> Remote<'a> {
                 );
                 return Ok(Asked::Elsewhere(self.ends("redirected", stage, &why)));
             }
-            Err(EgressError::Refused(refused)) => return Err(self.ends("refused_address", stage, &refused)),
+            Err(EgressError::Refused(refused)) => {
+                return Err(self.ends("refused_address", stage, &refused));
+            }
             Err(EgressError::TooLarge(_)) => {
                 return Err(self.ends("old_server", stage, &WireError::Version));
             }
             Err(error @ (EgressError::Network { .. } | EgressError::Slow(_))) => {
-                return Err(self.later(stage, &format!("{} cannot be reached: {error}", self.host())));
+                return Err(
+                    self.later(stage, &format!("{} cannot be reached: {error}", self.host()))
+                );
             }
         };
         if let Some(fault) = self.status(stage, fetched.status) {
@@ -164,7 +168,9 @@ impl<'a> Remote<'a> {
     ) -> Result<u64, Fault> {
         let stage = "fetching";
         let mut answer = self.post(stage, &from.url, git_wire::fetch(wants, haves)).await?;
-        let disk = |error: std::io::Error| Fault::later(format!("{stage}: the pack cannot be kept: {error}"));
+        let disk = |error: std::io::Error| {
+            Fault::later(format!("{stage}: the pack cannot be kept: {error}"))
+        };
         let mut file = tokio::io::BufWriter::new(tokio::fs::File::create(to).await.map_err(disk)?);
         let (mut reader, mut noted) = (PackReader::default(), Instant::now());
         let fetched = async {
@@ -239,7 +245,9 @@ impl<'a> Remote<'a> {
             Ok(None) => Ok(None),
             Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
             Ok(Some(Err(error))) => Err(self.later(stage, &error.message)),
-            Err(_) => Err(self.later(stage, &format!("it has been silent for {} s", SILENCE.as_secs()))),
+            Err(_) => {
+                Err(self.later(stage, &format!("it has been silent for {} s", SILENCE.as_secs())))
+            }
         }
     }
 }

@@ -103,7 +103,8 @@ impl<'m, 'f> Mirror<'m, 'f> {
     ) -> Result<i64, Fault> {
         let known = self.known();
         let wants = workspaces::wanted(commit, &resolved.refs, &known);
-        let newest = self.rows.iter().rev().flat_map(|(_, refs)| refs.iter().map(|found| found.oid));
+        let newest =
+            self.rows.iter().rev().flat_map(|(_, refs)| refs.iter().map(|found| found.oid));
         let mut seen = HashSet::new();
         let haves: Vec<Oid> = newest.filter(|oid| seen.insert(*oid)).take(MAX_HAVES).collect();
         let scratch = self.scratch().await?;
@@ -117,7 +118,8 @@ impl<'m, 'f> Mirror<'m, 'f> {
         self.fill.stage("checking", bytes).await?;
         let stage = format!("checking {}", remote.url());
         let said = self.run(&scratch, &stage, workspaces::index_pack()).await?;
-        let id = pack_id(&said).ok_or_else(|| Fault::later(format!("{stage}: git named no pack")))?;
+        let id =
+            pack_id(&said).ok_or_else(|| Fault::later(format!("{stage}: git named no pack")))?;
         let file = self.keep(&scratch, &id).await?;
         let key = self.key(&id)?;
         self.fill.runtime.blobs.put_file(&key, file).await.map_err(unkept)?;
@@ -135,7 +137,8 @@ impl<'m, 'f> Mirror<'m, 'f> {
 
     /// Returns the packs up to a number, and gets those that this worker does not have.
     pub(super) async fn packs(&self, through: i64) -> Result<Vec<PackFiles>, Fault> {
-        let rows = self.fill.runtime.store.repository_packs(self.fill.at.org, self.id.clone()).await?;
+        let rows =
+            self.fill.runtime.store.repository_packs(self.fill.at.org, self.id.clone()).await?;
         let mut packs = Vec::new();
         for row in rows.into_iter().filter(|row| row.ordinal <= through) {
             let files = self.files(&row.pack);
@@ -214,7 +217,10 @@ impl<'m, 'f> Mirror<'m, 'f> {
                 std::fs::create_dir_all(root.join(folder))?;
             }
             std::fs::write(root.join("HEAD"), "ref: refs/heads/main\n")?;
-            std::fs::write(root.join("config"), "[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+            std::fs::write(
+                root.join("config"),
+                "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+            )
         })
         .await
     }
@@ -271,6 +277,7 @@ fn remove_left(folder: &Path) -> io::Result<()> {
 
 /// Returns the id that `git index-pack` prints.
 fn pack_id(said: &str) -> Option<String> {
-    let id = said.lines().rev().find_map(|line| line.trim().rsplit('\t').next()?.parse::<Oid>().ok());
+    let id =
+        said.lines().rev().find_map(|line| line.trim().rsplit('\t').next()?.parse::<Oid>().ok());
     id.map(|id| id.to_string())
 }

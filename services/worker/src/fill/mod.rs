@@ -82,7 +82,8 @@ impl Fill<'_> {
     /// Fills an empty Location: whatever is in its directory is of a fill that did not end. Returns once it is noted as
     /// filled; the caller then marks the directory as whole.
     pub(crate) async fn anew(&self, origin: &OriginRow) -> Result<(), Fault> {
-        let _slot = self.fills.slots.acquire().await.map_err(|_| Fault::later("the worker stops"))?;
+        let _slot =
+            self.fills.slots.acquire().await.map_err(|_| Fault::later("the worker stops"))?;
         let done = self.fill(origin).await;
         match &done {
             Ok(()) => info!(location.id = %self.at.location, "the workspace is filled"),
@@ -157,7 +158,8 @@ impl Fill<'_> {
 
     /// Gives a Location that is being restored the packs of its repository.
     pub(crate) async fn give_packs(&self, origin: &OriginRow) -> Result<(), Fault> {
-        let _slot = self.fills.slots.acquire().await.map_err(|_| Fault::later("the worker stops"))?;
+        let _slot =
+            self.fills.slots.acquire().await.map_err(|_| Fault::later("the worker stops"))?;
         let Some(through) = origin.packs_through else { return Ok(()) };
         let mirror = Mirror::open(self, origin).await?;
         let packs = mirror.packs(through).await?;

@@ -17,7 +17,8 @@ use workspaces::{Out, OutFound};
 use super::mirror::{Mirror, blocking, scratch};
 use super::{Fault, Fill, Fills, cell, place};
 
-pub(crate) const OUTS: TaskKind = TaskKind::new("patches and bundles", OnError::Log, OnCancel::Abort);
+pub(crate) const OUTS: TaskKind =
+    TaskKind::new("patches and bundles", OnError::Log, OnCancel::Abort);
 
 /// The kind of the blobs.
 const BLOB_KIND: &str = "out";
@@ -62,16 +63,29 @@ async fn make(runtime: &Runtime, fills: &Fills, org: OrgId, id: &OutId) -> Resul
     Ok(store.end_out(org, id.clone(), made, runtime.clock.now_ms()).await?)
 }
 
-async fn made(runtime: &Runtime, fills: &Fills, org: OrgId, row: &OutRow) -> Result<OutMade, Fault> {
+async fn made(
+    runtime: &Runtime,
+    fills: &Fills,
+    org: OrgId,
+    row: &OutRow,
+) -> Result<OutMade, Fault> {
     let at = LocationRef { org, location: row.location.clone() };
     let kind = match row.kind.as_str() {
         "patch" => Out::Patch,
         "bundle" => Out::Bundle,
-        other => return Err(Fault::ends("unknown_kind", format!("`{other}` is neither patch nor bundle"))),
+        other => {
+            return Err(Fault::ends(
+                "unknown_kind",
+                format!("`{other}` is neither patch nor bundle"),
+            ));
+        }
     };
     let origin = runtime.store.origin(at.clone()).await?;
     let origin = origin.ok_or_else(|| {
-        Fault::ends("no_repository", "the session has no repository, so there is nothing to compare its files with")
+        Fault::ends(
+            "no_repository",
+            "the session has no repository, so there is nothing to compare its files with",
+        )
     })?;
     let base: Option<Oid> = origin.commit.as_deref().and_then(|commit| commit.parse().ok());
     let Some(base) = base.filter(|_| origin.is_filled) else {
@@ -98,11 +112,17 @@ async fn made(runtime: &Runtime, fills: &Fills, org: OrgId, row: &OutRow) -> Res
         settings: super::of_repositories(settings),
     });
     let restored = files.restore_newest().await;
-    let restored = restored.map_err(|error| Fault::later(format!("the newest snapshot cannot be read: {error}")))?;
+    let restored = restored
+        .map_err(|error| Fault::later(format!("the newest snapshot cannot be read: {error}")))?;
     if restored.is_none() {
-        return Ok(OutMade { state: "nothing", base: Some(base.to_string()), ..OutMade::default() });
+        return Ok(OutMade {
+            state: "nothing",
+            base: Some(base.to_string()),
+            ..OutMade::default()
+        });
     }
-    let fill = Fill { fills, runtime, at: &at, token: FencingToken(0), lock: None, root: root.clone() };
+    let fill =
+        Fill { fills, runtime, at: &at, token: FencingToken(0), lock: None, root: root.clone() };
     let through = origin.packs_through.unwrap_or(i64::MAX);
     let packs = Mirror::open(&fill, &origin).await?.packs(through).await?;
     place::give_packs(&fill, &packs).await?;
@@ -136,9 +156,17 @@ async fn made(runtime: &Runtime, fills: &Fills, org: OrgId, row: &OutRow) -> Res
     let Some(file) = opened.await.map_err(|error| Fault::later(error.to_string()))? else {
         return Ok(OutMade { state: "nothing", base, head, wip, ..OutMade::default() });
     };
-    let failed = |error: blobs::BlobError| Fault::later(format!("{stage}: it cannot be kept: {error}"));
+    let failed =
+        |error: blobs::BlobError| Fault::later(format!("{stage}: it cannot be kept: {error}"));
     let key = BlobKey::new(&org.to_string(), BLOB_KIND, row.id.as_str()).map_err(failed)?;
     let bytes = runtime.blobs.put_file(&key, file).await.map_err(failed)?;
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    Ok(OutMade { state: "made", blob: Some((row.id.to_string(), bytes)), base, head, wip, fault: None })
+    Ok(OutMade {
+        state: "made",
+        blob: Some((row.id.to_string(), bytes)),
+        base,
+        head,
+        wip,
+        fault: None,
+    })
 }

@@ -32,14 +32,22 @@ pub(super) async fn anew(
     .await
     .map_err(unmade)?;
     let (root, copied) = (fill.root.clone(), packs.to_vec());
-    blocking(move || copied.iter().try_for_each(|pack| give_pack(&root, pack))).await.map_err(unmade)?;
+    blocking(move || copied.iter().try_for_each(|pack| give_pack(&root, pack)))
+        .await
+        .map_err(unmade)?;
     let stage = format!("checking out {}", address.url());
     let bounds = fill.fills.bounds;
     let said = fill.run(&stage, workspaces::measure(pinned.commit, &bounds), cell::LONG).await?;
-    let measured = Measured::parse(&said)
-        .ok_or_else(|| Fault::later(format!("{stage}: its sizes were not added up: {}", said.trim())))?;
+    let measured = Measured::parse(&said).ok_or_else(|| {
+        Fault::later(format!("{stage}: its sizes were not added up: {}", said.trim()))
+    })?;
     measured.within(&bounds).map_err(|large| {
-        Fault::ends("too_large", format!("{stage}: {large}; nothing was checked out, and a smaller repository would fit"))
+        Fault::ends(
+            "too_large",
+            format!(
+                "{stage}: {large}; nothing was checked out, and a smaller repository would fit"
+            ),
+        )
     })?;
     fill.run(&stage, workspaces::check_out(), cell::LONG).await.map(drop)
 }
@@ -65,7 +73,8 @@ pub(super) async fn give_packs(fill: &Fill<'_>, packs: &[PackFiles]) -> Result<(
 
 /// Gives one pack. Git repacks none that has a `.keep` beside it, so that the workspace's own packs stay small.
 fn give_pack(root: &Path, pack: &PackFiles) -> io::Result<()> {
-    let below = |end: &str| PathBuf::from(format!(".git/objects/pack/{GIVEN_PACK}{}.{end}", pack.id));
+    let below =
+        |end: &str| PathBuf::from(format!(".git/objects/pack/{GIVEN_PACK}{}.{end}", pack.id));
     give(root, &below("keep"), &mut io::empty())?;
     give(root, &below("pack"), &mut std::fs::File::open(&pack.pack)?)?;
     give(root, &below("idx"), &mut std::fs::File::open(&pack.index)?)

@@ -38,8 +38,7 @@ pub(crate) async fn create_route(
     let place = workspace(state.settings(), Some(directory)).await?;
     let now = state.clock().now_ms();
     let session = request.session(now)?;
-    let location =
-        location_of(state.store(), access.org, &project, place, &session, now).await?;
+    let location = location_of(state.store(), access.org, &project, place, &session, now).await?;
     let row = create(&state, &access, &location, request).await?;
     dialect.session(&state, row).await
 }
