@@ -62,13 +62,15 @@ pub fn patch(base: Oid, to: &str) -> Git {
 
 /// Returns the command that writes a bundle of everything since `base` to the file `to`, under the names
 /// `refs/oc/head` and, for what is not committed, `refs/oc/wip`. It prints a line for [`OutFound::parse`]; if nothing has
-/// changed, there is no file.
+/// changed, there is no file. The same files give the same commits.
 #[must_use]
 pub fn bundle(base: Oid, to: &str) -> Git {
     let script = format!(
         "{TREE} head=$($git rev-parse --verify HEAD^{{commit}}); wip=-; set -- \"$1\" \"$2\" refs/oc/head; \
          $git update-ref refs/oc/head \"$head\"; $git update-ref -d refs/oc/wip; \
          if [ \"$tree\" != \"$($git rev-parse --verify \"$head^{{tree}}\")\" ]; then \
+         date=\"@$($git log -1 --format=%ct \"$head\") +0000\"; \
+         GIT_AUTHOR_DATE=$date GIT_COMMITTER_DATE=$date; export GIT_AUTHOR_DATE GIT_COMMITTER_DATE; \
          wip=$($git commit-tree -m 'Changes that were not committed' -p \"$head\" \"$tree\"); \
          $git update-ref refs/oc/wip \"$wip\"; set -- \"$1\" \"$2\" refs/oc/head refs/oc/wip; fi; \
          base=$1; to=$2; shift 2; \

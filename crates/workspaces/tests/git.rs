@@ -162,6 +162,8 @@ fn work_goes_out_as_patch_and_bundle() {
     let text = std::fs::read_to_string(&to).expect("a patch");
     assert!(text.contains("+changed") && text.contains("+untracked"), "{text}");
     let found = OutFound::parse(&succeed(&root, &bundle(world.commit, &to))).expect("a line");
+    let again = OutFound::parse(&succeed(&root, &bundle(world.commit, &to))).expect("a line");
+    assert_eq!(again, found, "the same files, the same commits");
     git(&origin, &["fetch", "-q", &to, "refs/oc/*:refs/oc/*"]);
     assert_eq!(git(&origin, &["rev-parse", "refs/oc/head"]), found.head.to_string());
     assert_eq!(git(&origin, &["show", "refs/oc/wip:new"]), "untracked");

@@ -141,6 +141,10 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let ended = run.follow(log, &prompt, interrupts).await;
     let report = run.report(ended.as_ref().copied().unwrap_or(RunOutcome::Failed));
     let is_void = is_new && run.is_void(&ended);
+    let unfilled = run.unfilled().await;
+    if let Some(why) = unfilled {
+        screen.err.line(&printable::line(&why, 2_000))?;
+    }
     if args.json {
         let line = serde_json::to_string(&report).expect("ids and words serialise");
         screen.out.line(&line)?;
@@ -350,6 +354,15 @@ impl<'a> Run<'a> {
             Some(line) => self.note(&line),
             None => Ok(()),
         }
+    }
+
+    /// Returns why the session's repository could not be cloned, if no turn began for that.
+    async fn unfilled(&self) -> Option<String> {
+        if self.filling.is_none() || !self.state.turns().is_empty() {
+            return None;
+        }
+        let repository = self.client.repository(&self.session).await.ok()?;
+        repository.fault.map(|fault| fault.message)
     }
 
     fn announce(&mut self) -> Result<(), CliError> {

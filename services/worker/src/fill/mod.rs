@@ -213,3 +213,6 @@ fn address(origin: &OriginRow) -> Result<Address, Fault> {
     let url = format!("https://{}/{}", origin.repository.host, origin.repository.path);
     Address::parse(&url).map_err(|error| Fault::ends("bad_address", error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;
