@@ -44,6 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_response(int(fault))
             if fault.startswith("3"):
                 self.send_header("Location", "https://elsewhere.example/")
+            self.send_header("Content-Length", "0")
             self.end_headers()
             return
         env = {

@@ -47,7 +47,12 @@ pub(crate) async fn make_outs(runtime: Runtime, fills: Fills) -> Result<(), Infa
     }
 }
 
-async fn make(runtime: &Runtime, fills: &Fills, org: OrgId, id: &OutId) -> Result<(), Fault> {
+pub(super) async fn make(
+    runtime: &Runtime,
+    fills: &Fills,
+    org: OrgId,
+    id: &OutId,
+) -> Result<(), Fault> {
     let (store, now) = (&runtime.store, runtime.clock.now_ms());
     if !store.claim_out(org, id.clone(), now, now + CLAIM_MS).await? {
         return Ok(());

@@ -104,7 +104,7 @@ impl Forge {
     async fn refused(&self, session: &SessionRef, token: i64) -> Result<String> {
         let workspace = self.take_over("a", session, token).await?;
         let error = workspace.unavailable().context("it is refused")?;
-        assert_eq!(error.code, domain::ErrorCode::WorkspaceFillFailed.into());
+        assert_eq!(error.code.to_string(), "workspace.fill_failed");
         Ok(error.message.clone())
     }
 }
@@ -244,5 +244,100 @@ async fn what_is_too_large_is_not_checked_out() -> Result<()> {
     ensure!(told.contains("a file of 100000 bytes"), "{told}");
     let left = forge.world.folder.path().join("a").join(session.org.to_string());
     ensure!(!left.join(format!("{}.1", session.location)).join("large").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tracked_file_too_large_for_snapshots_comes_back() -> Result<()> {
+    let forge = Forge::new().await?;
+    forge.push("large", &"0123456789abcdef".repeat(17 << 16))?;
+    let session = forge.session(None).await?;
+    let first = forge.take_over("a", &session, 1).await?;
+    std::fs::write(root(&first)?.join("small"), "mine")?;
+    std::fs::remove_file(root(&first)?.join("a"))?;
+    forge.world.capture(&session, 1, root(&first)?).await?;
+    let second = forge.take_over("b", &session, 2).await?;
+    let there = root(&second)?;
+    assert_eq!(git(there, &["status", "--porcelain"])?, "D a\n?? small");
+    assert_eq!(there.join("large").metadata()?.len(), 17 << 20);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_repository_that_means_harm_does_none() -> Result<()> {
+    let forge = Forge::new().await?;
+    // What git would do outside, if somebody had set it up so, this shows first.
+    let hooks = "hooks/post-checkout";
+    std::fs::create_dir(forge.work.join("hooks"))?;
+    forge.push(".gitattributes", "* filter=evil\n")?;
+    forge.push(".gitmodules", "[submodule \"x\"]\n\tpath = x\n\turl = https://h.org/x\n")?;
+    std::fs::write(forge.work.join(hooks), "#!/bin/sh\ntouch \"$PWD/../pwned\"\n")?;
+    git(&forge.work, &["add", "-A"])?;
+    git(&forge.work, &["update-index", "--chmod=+x", hooks])?;
+    forge.push("z", "z")?;
+    let session = forge.session(None).await?;
+    let workspace = forge.take_over("a", &session, 1).await?;
+    let here = root(&workspace)?;
+    ensure!(here.join(hooks).exists() && !here.join("../pwned").exists());
+    git(here, &["-c", "core.hooksPath=hooks", "checkout", "-q", "--detach"])?;
+    ensure!(here.join("../pwned").exists(), "the hook works where git is told to run it");
+
+    let make = "set -e; blob=$(echo x | git hash-object -w --stdin); \
+                inner=$(printf '100644 blob %s\\tconfig\\n' $blob | git mktree); \
+                tree=$(printf '040000 tree %s\\t.GIT\\n' $inner | git mktree); \
+                git push -q --force origin $(git commit-tree -m x $tree):refs/heads/main";
+    let script = forge.world.folder.path().join("make.sh");
+    std::fs::write(&script, make)?;
+    git(&forge.work, &["-c", &format!("alias.make=!sh {}", script.display()), "make"])?;
+    let told = forge.refused(&forge.session(None).await?, 1).await?;
+    ensure!(told.contains("hasDotgit") && told.contains("checking"), "{told}");
+    let bare = forge.world.folder.path().join("bare");
+    git(
+        forge.world.folder.path(),
+        &["clone", "-q", "--no-checkout", &forge.repository.display().to_string(), "bare"],
+    )?;
+    ensure!(
+        git(&bare, &["ls-tree", "-r", "--name-only", "HEAD"])? == ".GIT/config",
+        "git itself takes it"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_session_did_goes_out_of_any_worker() -> Result<()> {
+    let forge = Forge::new().await?;
+    let session = forge.session(None).await?;
+    let runtime = &forge.world.runtime;
+    let fills = forge.world.fills.clone().context("fills")?;
+    let (store, now) = (&runtime.store, runtime.clock.now_ms());
+    let early = store.ask_out(session.clone(), "patch", now).await?;
+    out::make(runtime, &fills, session.org, &early).await?;
+    assert_eq!(store.session_out(session.org, early).await?.state, "nothing");
+    let workspace = forge.take_over("a", &session, 1).await?;
+    let here = root(&workspace)?;
+    std::fs::write(here.join("b"), "mine\n")?;
+    git(here, &["add", "b"])?;
+    git(here, &["commit", "-q", "-m", "mine"])?;
+    std::fs::write(here.join("c"), "not committed\n")?;
+    forge.world.capture(&session, 1, here).await?;
+    let head = git(here, &["rev-parse", "HEAD"])?;
+    let folder = forge.world.folder.path();
+    for kind in ["patch", "bundle"] {
+        let id = store.ask_out(session.clone(), kind, now).await?;
+        assert_eq!(store.asked_outs(now, 9).await?, [(session.org, id.clone())]);
+        out::make(runtime, &fills, session.org, &id).await?;
+        let made = store.session_out(session.org, id).await?;
+        let (name, _) = made.blob.with_context(|| format!("{:?}", made.fault))?;
+        let key = blobs::BlobKey::new(&session.org.to_string(), "out", &name)?;
+        std::fs::write(folder.join(kind), runtime.blobs.get(&key).await?)?;
+        assert_eq!(made.head.is_some(), kind == "bundle");
+    }
+    git(&forge.work, &["apply", "--check", &folder.join("patch").display().to_string()])?;
+    git(
+        &forge.work,
+        &["fetch", "-q", &folder.join("bundle").display().to_string(), "refs/oc/*:refs/oc/*"],
+    )?;
+    assert_eq!(git(&forge.work, &["rev-parse", "refs/oc/head"])?, head);
+    assert_eq!(git(&forge.work, &["show", "refs/oc/wip:c"])?, "not committed");
     Ok(())
 }
