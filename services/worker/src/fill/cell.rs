@@ -62,10 +62,7 @@ pub(super) async fn run(
     let outcome = fills.sandbox.run(command, &CancellationToken::new()).await;
     let outcome = outcome.map_err(|error| unrun(stage, &error))?;
     let said = format!("{}{}", outcome.output.head, outcome.output.tail);
-    match outcome.end {
-        End::Exited(0) => Ok(said),
-        _ => Err(failed(stage, &outcome, &said)),
-    }
+    if outcome.end == End::Exited(0) { Ok(said) } else { Err(failed(stage, &outcome, &said)) }
 }
 
 fn unrun(stage: &str, error: &SandboxError) -> Fault {

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use blobs::BlobKey;
 use git_wire::{Listed, Oid};
@@ -66,9 +66,10 @@ impl<'m, 'f> Mirror<'m, 'f> {
         };
         let rows = rows.into_iter().map(read).collect::<Result<Vec<_>, Fault>>()?;
         let (making, made) = (fill.fills.folder.clone(), folder.clone());
+        let now = Duration::from_millis(u64::try_from(fill.now()).unwrap_or_default());
         blocking(move || {
             private(&made)?;
-            remove_left(&making)
+            remove_left(&making, UNIX_EPOCH + now)
         })
         .await
         .map_err(unkept)?;
@@ -261,13 +262,13 @@ fn copy_pack(pack: &PackFiles, to: &Path) -> io::Result<()> {
 }
 
 /// Removes folders of workers that died while they made something.
-fn remove_left(folder: &Path) -> io::Result<()> {
+fn remove_left(folder: &Path, now: SystemTime) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let is_one = entry.file_name().to_str().is_some_and(|name| name.starts_with(MAKING));
         // Another worker may remove it at the same time.
         let Ok(changed) = entry.metadata().and_then(|found| found.modified()) else { continue };
-        let age = SystemTime::now().duration_since(changed).unwrap_or_default();
+        let age = now.duration_since(changed).unwrap_or_default();
         if is_one && age > LEFT_AFTER {
             let _gone_or_next_time = std::fs::remove_dir_all(entry.path());
         }

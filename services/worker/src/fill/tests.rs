@@ -272,8 +272,8 @@ async fn a_repository_that_means_harm_does_none() -> Result<()> {
     forge.push(".gitattributes", "* filter=evil\n")?;
     forge.push(".gitmodules", "[submodule \"x\"]\n\tpath = x\n\turl = https://h.org/x\n")?;
     std::fs::write(forge.work.join(hooks), "#!/bin/sh\ntouch \"$PWD/../pwned\"\n")?;
-    git(&forge.work, &["add", "-A"])?;
-    git(&forge.work, &["update-index", "--chmod=+x", hooks])?;
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(forge.work.join(hooks), executable)?;
     forge.push("z", "z")?;
     let session = forge.session(None).await?;
     let workspace = forge.take_over("a", &session, 1).await?;
