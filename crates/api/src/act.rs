@@ -44,5 +44,5 @@ pub(crate) use interrupt::{AbortRequest, InterruptedView, aborted, interrupt};
 pub(crate) use messages::{context, one, prompt_row, transcript};
 pub(crate) use models::{ShownCatalog, ShownProvider, Source, shown_models, shown_with};
 pub(crate) use moves::{MoveRequest, asked};
-pub(crate) use resolve::{Workspace, location, workspace};
+pub(crate) use resolve::{Workspace, location, location_of, workspace};
 pub(crate) use sessions::{NewSessionRequest, create, delete_session, home, relearn};

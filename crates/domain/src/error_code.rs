@@ -68,6 +68,8 @@ words! {
         SessionRevertAcrossMove = "session.revert_across_move",
         /// The model went on for too many steps without new input.
         TurnStepLimit = "turn.step_limit",
+        /// The session's workspace could not be filled from its repository.
+        WorkspaceFillFailed = "workspace.fill_failed",
         /// The session's directory is still held by tools of an earlier owner.
         WorkspaceLocked = "workspace.locked",
         /// There is no snapshot of the files to copy.

@@ -18,6 +18,8 @@ words! {
         Archive = "archive",
         /// Asks: calls that wait for somebody's answer.
         Asks = "asks",
+        /// Locations that begin with a repository: an older build would take an unfilled directory for a whole one.
+        Repositories = "repositories",
     }
 }
 
@@ -31,6 +33,7 @@ impl Feature {
             Self::ToolRules => FeatureLevel(4),
             Self::Archive => FeatureLevel(5),
             Self::Asks => FeatureLevel(6),
+            Self::Repositories => FeatureLevel(7),
         }
     }
 }

@@ -233,6 +233,10 @@ text_id!(/// Questions of the model, as clients name them.
     QuestionId, "que", descending: false);
 text_id!(/// A tool call, by our id; the model's own id for it may repeat.
     CallId, "call", descending: false);
+text_id!(/// A repository that an organisation works on.
+    RepositoryId, "rep", descending: false);
+text_id!(/// A patch or a bundle of a session that somebody has asked for.
+    OutId, "out", descending: false);
 
 /// An organisation: the tenant that owns every other row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -53,8 +53,8 @@ pub use event::{
 };
 pub use feature::{Feature, FeatureLevel};
 pub use id::{
-    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId,
-    PartId, PermissionId, ProjectId, QuestionId, SessionId, SignInId, Stamp, TurnId,
+    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, OutId,
+    PartId, PermissionId, ProjectId, QuestionId, RepositoryId, SessionId, SignInId, Stamp, TurnId,
 };
 pub use need::Need;
 pub use permitted::Permitted;

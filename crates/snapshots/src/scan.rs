@@ -18,6 +18,10 @@ use crate::object::{Entry, Kind, ObjectId};
 use crate::place::{self, TEMPORARY};
 use crate::rules::{IgnoreFiles, IgnoreRules};
 
+/// The beginning of the names of packs in a `.git` that are in no snapshot, because they are the repository's own: whoever
+/// gave them keeps them elsewhere, and puts them back beside a restore with [`crate::give`].
+pub const GIVEN_PACK: &str = "pack-given-";
+
 /// The most left-out paths that are listed.
 const NAMED: usize = 20;
 /// The most left-out paths that are remembered.
@@ -198,6 +202,8 @@ impl<'a> Scan<'a> {
             // Locks and half-written objects of a git process that runs or was killed.
             let passing =
                 bytes.ends_with(b".lock") || bytes.starts_with(b"tmp_") || bytes == b"gc.pid";
+            // Who made the workspace keeps these, and puts them back.
+            let passing = passing || bytes.starts_with(GIVEN_PACK.as_bytes());
             return (!passing).then_some(Inside { depth, ..inside });
         }
         let ignored = inside.ignored || self.rules.ignores(below, is_directory);

@@ -12,7 +12,15 @@ BEGIN
     WHERE l.org_id = p_org AND l.id = p_location
         AND (l.seed_tree IS NULL OR (l.seed_location = p_from AND l.seed_tree = p_tree))
         AND NOT EXISTS (SELECT FROM workspace_pack w WHERE w.org_id = p_org AND w.location_id = p_location);
-    RETURN CASE WHEN FOUND THEN 'seeded'
-        WHEN EXISTS (SELECT FROM location l WHERE l.org_id = p_org AND l.id = p_location) THEN 'used'
+    IF FOUND THEN
+        -- A repository's own packs are in no snapshot: who has its files needs them too.
+        INSERT INTO location_origin (org_id, location_id, kind, repository_id, wanted, commit, branch, packs_through,
+            filled_token)
+        SELECT p_org, p_location, o.kind, o.repository_id, o.wanted, o.commit, o.branch, o.packs_through, o.filled_token
+        FROM location_origin o WHERE o.org_id = p_org AND o.location_id = p_from AND o.filled_token IS NOT NULL
+        ON CONFLICT (org_id, location_id) DO NOTHING;
+        RETURN 'seeded';
+    END IF;
+    RETURN CASE WHEN EXISTS (SELECT FROM location l WHERE l.org_id = p_org AND l.id = p_location) THEN 'used'
         ELSE 'missing' END;
 END $$;

@@ -12,6 +12,7 @@
 //! running before or after. Commits are not durable here; fault tests start their own [`boot::Postgres`].
 
 mod database;
+mod git_server;
 mod pooler;
 mod proxy;
 mod server;
@@ -23,6 +24,7 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 pub use database::{TestDatabase, database};
+pub use git_server::{GitServer, git};
 pub use pooler::{Pooler, pooler};
 pub use proxy::Proxy;
 pub use server::{Server, postgres};

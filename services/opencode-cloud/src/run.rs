@@ -12,6 +12,7 @@ use futures::{FutureExt, StreamExt};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use workspaces::{Address, AddressError};
 
 use crate::client::{
     Client, ClientError, ClientOptions, LogEvent, LogFollower, LogItem, ModelChoice,
@@ -21,6 +22,7 @@ use crate::output::Screen;
 use crate::prompt_input::{attached, prompt_text};
 use crate::render::{Printed, Renderer, printable};
 use crate::run_ask::{AskPolicy, Asks, Reply, Step};
+use crate::run_filling::Filling;
 use crate::run_state::{RunOutcome, RunState};
 use crate::serve::program;
 use crate::{CliError, ask_cmd};
@@ -40,6 +42,9 @@ pub struct RunArgs {
     /// Directory to work in [default: this one; with --session, the session's]
     #[arg(long, value_name = "PATH")]
     pub directory: Option<PathBuf>,
+    /// Work in a clone of this public repository, at a branch, a tag or a commit: https://HOST/PATH[@REF]
+    #[arg(long, value_name = "URL[@REF]", value_parser = repository, conflicts_with_all = ["directory", "session", "continue_last"])]
+    pub repo: Option<Address>,
     /// Continue this session, in its own directory
     #[arg(long, value_name = "ID")]
     pub session: Option<SessionId>,
@@ -100,6 +105,8 @@ pub struct Run<'a> {
     state: RunState,
     view: View,
     asks: Asks,
+    /// How far the clone of its repository is, until its first turn.
+    filling: Option<Filling>,
     screen: &'a mut Screen,
 }
 
@@ -130,9 +137,14 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let mut run =
         Run::new(client.clone(), session.clone(), prompt.message.clone(), args.json, screen);
     run.deals_with_asks(args.ask);
+    run.filling = args.repo.is_some().then(Filling::default);
     let ended = run.follow(log, &prompt, interrupts).await;
     let report = run.report(ended.as_ref().copied().unwrap_or(RunOutcome::Failed));
     let is_void = is_new && run.is_void(&ended);
+    let unfilled = run.unfilled().await;
+    if let Some(why) = unfilled {
+        screen.err.line(&printable::line(&why, 2_000))?;
+    }
     if args.json {
         let line = serde_json::to_string(&report).expect("ids and words serialise");
         screen.out.line(&line)?;
@@ -202,7 +214,7 @@ impl<'a> Run<'a> {
             View::Text(Renderer::new(screen.out.style(), screen.out.is_terminal()))
         };
         let asks = Asks::new(Some(AskPolicy::Reject));
-        Self { client, session, state: RunState::new(message), view, asks, screen }
+        Self { client, session, state: RunState::new(message), view, asks, filling: None, screen }
     }
 
     /// Says what to do about calls that wait for a person. Without a policy a person at the terminal is asked.
@@ -271,6 +283,7 @@ impl<'a> Run<'a> {
                 }
                 _ = looks.tick() => {
                     self.announce()?;
+                    self.tell_filling().await?;
                     let lost = log.lost().map(str::to_owned);
                     match lost {
                         Some(why) if !is_told_lost => {
@@ -329,6 +342,27 @@ impl<'a> Run<'a> {
                 sent => sent,
             },
         }
+    }
+
+    /// Says how far the clone of the session's repository is.
+    async fn tell_filling(&mut self) -> Result<(), CliError> {
+        let has_begun = !self.state.turns().is_empty();
+        let Some(filling) = self.filling.as_mut().filter(|_| !has_begun) else { return Ok(()) };
+        // A service that cannot say it now says it in a moment.
+        let Ok(repository) = self.client.repository(&self.session).await else { return Ok(()) };
+        match filling.line(&repository) {
+            Some(line) => self.note(&line),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns why the session's repository could not be cloned, if no turn began for that.
+    async fn unfilled(&self) -> Option<String> {
+        if self.filling.is_none() || !self.state.turns().is_empty() {
+            return None;
+        }
+        let repository = self.client.repository(&self.session).await.ok()?;
+        repository.fault.map(|fault| fault.message)
     }
 
     fn announce(&mut self) -> Result<(), CliError> {
@@ -470,9 +504,10 @@ async fn open_session(
         return Ok(Opened::existing(session));
     }
     // A service on another machine does not have this directory. Without --directory it uses a workspace.
-    let directory = match (&args.directory, client.is_local()) {
-        (None, false) => None,
-        (given, is_local) => Some(directory(given.as_deref(), is_local)?),
+    let directory = match (&args.repo, &args.directory, client.is_local()) {
+        (Some(repo), _, _) => Some(named(repo)),
+        (None, None, false) => None,
+        (None, given, is_local) => Some(directory(given.as_deref(), is_local)?),
     };
     let project = client.init_project(directory.as_deref()).await?;
     let (agent, title) = (args.agent.as_deref(), title(args, prompt));
@@ -494,6 +529,19 @@ fn stays(session: &SessionView, given: &Path, is_local: bool) -> Result<(), CliE
         "--directory {given}: session {id} works in {own}; leave --directory out, or take the session there first \
          with: opencode-cloud session move {id} --directory {given}"
     )))
+}
+
+/// Reads the address of a repository.
+fn repository(text: &str) -> Result<Address, AddressError> {
+    Address::parse(text)
+}
+
+/// Returns the directory by which the service knows a repository at what is wanted of it.
+fn named(repo: &Address) -> String {
+    match &repo.wanted {
+        Some(wanted) => format!("{}@{wanted}", repo.directory()),
+        None => repo.directory(),
+    }
 }
 
 /// Returns the title of a new session: the given one, or the beginning of the prompt. A model's title would come

@@ -221,10 +221,11 @@ impl Executor {
         let held = Held { token, workspace: None, idle_since: now, waiting };
         self.held.insert(location.clone(), held);
         let (runtime, options) = (self.parts.runtime.clone(), self.options.clone());
-        let inbox = self.inbox.clone();
+        let (inbox, fills) = (self.inbox.clone(), self.parts.fills.clone());
         self.tasks.spawn(TAKE_OVER, async move {
             tokio::time::sleep(pause).await;
-            let result = Box::pin(take_over(&runtime, &options, &location, token)).await;
+            let result =
+                Box::pin(take_over(&runtime, &options, fills.as_ref(), &location, token)).await;
             // The executor is gone only when the worker is.
             let _gone = inbox.send(Message::TakenOver(location, token, result));
             Ok::<(), std::convert::Infallible>(())

@@ -16,6 +16,7 @@ mod disk;
 mod errands;
 mod executor;
 mod fair;
+mod fill;
 mod heartbeat;
 mod location;
 mod options;
@@ -26,5 +27,6 @@ mod sweep;
 mod told;
 
 pub use disk::WorkspaceDisk;
+pub use fill::Fills;
 pub use options::{WorkerOptions, WorkerParts};
 pub use start::{RunningWorker, start};

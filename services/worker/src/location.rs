@@ -6,11 +6,12 @@ use domain::{ErrorCode, FencingToken, LocationRef, SessionError};
 use sandbox::LocationLock;
 use sandbox::lock::LockError;
 use session::{Files, FilesOptions, Runtime, Workspace};
-use store::{LocationKind, LocationRow, StoreError};
+use store::{LocationKind, LocationRow, OriginRow, StoreError};
 use tracing::{debug, warn};
 
 use crate::disk::{self, Anew, Directory, WorkspaceDisk};
 use crate::executor::chain;
+use crate::fill::{Fault, Fill, Fills, of_repositories};
 use crate::options::WorkerOptions;
 
 /// The path that models see instead of a managed workspace's real one.
@@ -69,6 +70,7 @@ impl Place {
 pub(crate) async fn take_over(
     runtime: &Runtime,
     options: &WorkerOptions,
+    fills: Option<&Fills>,
     at: &LocationRef,
     token: FencingToken,
 ) -> Result<Workspace, TakeoverError> {
@@ -78,10 +80,15 @@ pub(crate) async fn take_over(
         LocationKind::Local => row.directory.clone(),
         LocationKind::Managed => SHOWN.to_owned(),
     };
+    let origin = match row.kind {
+        LocationKind::Local => None,
+        LocationKind::Managed => store.origin(at.clone()).await?,
+    };
     let own = row.kind == LocationKind::Managed && options.disk == WorkspaceDisk::Own;
     // On a shared disk the files come before the fence, as `disk::shared` explains. A worker that does not see the
     // files must not fence the owner.
-    let mut found = if own { None } else { Some(find_files(options, at, &row).await) };
+    let mut found =
+        if own { None } else { Some(find_files(options, at, &row, origin.is_some()).await) };
     if let Some(Err(Absence::Away(error))) = found {
         return Err(TakeoverError::Away { shown, error });
     }
@@ -103,6 +110,10 @@ pub(crate) async fn take_over(
         Some(Err(Absence::Away(error))) => return Err(TakeoverError::Away { shown, error }),
         None => unreachable!("it was looked for above or below the fence"),
     };
+    let mut snapshots = runtime.settings.snapshots.clone();
+    if origin.is_some() {
+        snapshots = of_repositories(snapshots);
+    }
     let files = Files::new(FilesOptions {
         at: at.clone(),
         token,
@@ -113,23 +124,30 @@ pub(crate) async fn take_over(
         store: store.clone(),
         blobs: runtime.blobs.clone(),
         clock: runtime.clock.clone(),
-        settings: runtime.settings.snapshots.clone(),
+        settings: snapshots,
     });
-    let mut workspace = Workspace::at(place.root.clone(), shown.clone(), Some(lock));
+    let mut workspace = Workspace::at(place.root.clone(), shown.clone(), Some(lock.clone()));
     let mut anew = place.anew;
     if !place.whole {
-        // If nobody held the Location before, nothing can be lost.
-        let first = last.0 == 0;
-        match restore(&files, place.root, (!first).then_some(token)).await {
+        let (root, seeded) = (place.root.clone(), row.seed.is_some());
+        let unfilled = Unfilled { runtime, fills, at, token, lock, root, seeded };
+        match unfilled.make_whole(&files, origin.as_ref(), last).await {
             Ok(made) => {
                 debug!(location.id = %at.location, ?made, "the workspace is made anew");
                 anew = made;
             }
-            Err(message) => {
+            Err(Unmade::Restore(message)) => {
                 warn!(location.id = %at.location, %message, "the workspace cannot be restored");
                 let error =
                     SessionError { code: ErrorCode::WorkspaceRestoreFailed.into(), message };
                 return Ok(Workspace::missing(shown, error));
+            }
+            Err(Unmade::Fill(Fault::Store(error))) => return Err(error.into()),
+            Err(Unmade::Fill(Fault::Later(text))) => {
+                return Err(TakeoverError::Away { shown, error: Fault::for_sessions(text) });
+            }
+            Err(Unmade::Fill(Fault::Ends { text, .. })) => {
+                return Ok(Workspace::missing(shown, Fault::for_sessions(text)));
             }
         }
     }
@@ -143,17 +161,90 @@ pub(crate) async fn take_over(
     Ok(workspace.with_files(files).unproven())
 }
 
-/// Restores the newest Workspace Snapshot, and marks the files as whole. `token` is given if the restore may lose
-/// changes; it is noted beside the files.
-async fn restore(
-    files: &Files,
+/// A directory that is not whole.
+struct Unfilled<'a> {
+    runtime: &'a Runtime,
+    fills: Option<&'a Fills>,
+    at: &'a LocationRef,
+    token: FencingToken,
+    lock: LocationLock,
     root: PathBuf,
-    token: Option<FencingToken>,
-) -> Result<Option<Anew>, String> {
+    /// Whether it begins with another Location's files.
+    seeded: bool,
+}
+
+/// Why it is still not whole.
+enum Unmade {
+    Restore(String),
+    Fill(Fault),
+}
+
+impl From<Fault> for Unmade {
+    fn from(fault: Fault) -> Self {
+        Self::Fill(fault)
+    }
+}
+
+impl Unfilled<'_> {
+    /// Makes the files whole and marks them so: from the Location's repository if nothing was captured since, otherwise from
+    /// the newest snapshot. `last` is the token that was there before. Returns how, if that may have lost changes.
+    async fn make_whole(
+        self,
+        files: &Files,
+        origin: Option<&OriginRow>,
+        last: FencingToken,
+    ) -> Result<Option<Anew>, Unmade> {
+        // If nobody held the Location before, nothing can be lost.
+        let mut loses = last.0 != 0;
+        let mut tree = None;
+        match origin {
+            None => tree = restore(files).await.map_err(Unmade::Restore)?,
+            Some(origin) => {
+                let fill = self.fill()?;
+                let packs = self.runtime.store.workspace_packs(self.at.clone()).await;
+                let is_captured = self.seeded || !packs.map_err(Fault::from)?.is_empty();
+                if is_captured {
+                    tree = restore(files).await.map_err(Unmade::Restore)?;
+                    fill.give_packs(origin).await?;
+                    let limit = self.runtime.settings.snapshots.limits.file_bytes;
+                    if let Err(fault) = fill.large_files(limit).await {
+                        // A `.git` that commands have broken is the session's to mend.
+                        warn!(location.id = %self.at.location, %fault, "large files are not made again");
+                    }
+                } else {
+                    loses &= origin.is_filled;
+                    fill.anew(origin).await?;
+                }
+            }
+        }
+        files.save().await;
+        let made = loses.then_some(Anew { token: self.token, tree });
+        let (root, kept) = (self.root, made.clone());
+        blocking(move || disk::whole(&root, kept.as_ref())).await.map_err(|error| {
+            Unmade::Restore(format!("the workspace's folder cannot be written: {error}"))
+        })?;
+        Ok(made)
+    }
+
+    fn fill(&self) -> Result<Fill<'_>, Fault> {
+        let fills = self.fills.ok_or_else(|| {
+            Fault::ends(
+                "no_fills",
+                "this worker reads no repositories; start it again with the defaults",
+            )
+        })?;
+        let (runtime, at, token) = (self.runtime, self.at, self.token);
+        let (lock, root) = (Some(self.lock.clone()), self.root.clone());
+        Ok(Fill { fills, runtime, at, token, lock, root })
+    }
+}
+
+/// Restores the newest Workspace Snapshot, and returns its tree if there is one.
+async fn restore(files: &Files) -> Result<Option<domain::SnapshotTree>, String> {
     let mut tried = 1;
-    let tree = loop {
+    loop {
         match files.restore_newest().await {
-            Ok(tree) => break tree,
+            Ok(tree) => return Ok(tree),
             Err(error) if tried < TRIES => {
                 warn!(error = %chain(&error), tried, "a restore is tried again");
                 tokio::time::sleep(PAUSE * tried).await;
@@ -167,18 +258,16 @@ async fn restore(
                 ));
             }
         }
-    };
-    files.save().await;
-    let made = token.map(|token| Anew { token, tree });
-    let kept = made.clone();
-    blocking(move || disk::whole(&root, kept.as_ref()))
-        .await
-        .map_err(|error| format!("the workspace's folder cannot be written: {error}"))?;
-    Ok(made)
+    }
 }
 
 /// Finds the directory that all workers see.
-async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow) -> Found {
+async fn find_files(
+    options: &WorkerOptions,
+    at: &LocationRef,
+    row: &LocationRow,
+    has_origin: bool,
+) -> Found {
     match row.kind {
         // Created while it was allowed, or at a gateway that allows it.
         LocationKind::Local if !options.allow_local_paths => {
@@ -214,7 +303,7 @@ async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow
         LocationKind::Managed => {
             let folder = options.workspace_dir.join(at.org.to_string());
             let (location, first, seeded) =
-                (at.location.clone(), row.fence == 0, row.seed.is_some());
+                (at.location.clone(), row.fence == 0, row.seed.is_some() || has_origin);
             match blocking(move || disk::shared(&folder, &location, first, seeded)).await {
                 Ok(Some(found)) => Ok(Place::of(found)),
                 // A file system that is not mounted yet looks the same. The worker that has it may be asked next.

@@ -6,6 +6,7 @@ use placement_api::Placement;
 use session::Runtime;
 
 use crate::disk::WorkspaceDisk;
+use crate::fill::Fills;
 
 /// The settings of a worker.
 #[derive(Debug, Clone)]
@@ -41,4 +42,6 @@ pub struct WorkerParts {
     pub runtime: Runtime,
     /// The placement that leases Locations to it.
     pub placement: Arc<dyn Placement>,
+    /// How workspaces are filled from repositories; without, sessions with one fail.
+    pub fills: Option<Fills>,
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::collect::{COLLECTION, Collector};
 use crate::errands::{self, ERRANDS};
 use crate::executor::{Executor, Message};
+use crate::fill::{OUTS, make_outs};
 use crate::heartbeat::{self, Pulse};
 use crate::options::{WorkerOptions, WorkerParts};
 
@@ -67,6 +68,9 @@ pub fn start(
     let collector = Collector { runtime: parts.runtime.clone(), options: options.clone() };
     tasks.spawn(COLLECTION, collector.run());
     tasks.spawn(ERRANDS, errands::run(parts.runtime.clone()));
+    if let Some(fills) = parts.fills.clone() {
+        tasks.spawn(OUTS, make_outs(parts.runtime.clone(), fills));
+    }
     let executor =
         Executor::new(options, parts, pulse.clone(), tasks.clone(), drains.clone(), inbox.clone());
     tasks.spawn(EXECUTOR, async move {

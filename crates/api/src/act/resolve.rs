@@ -1,7 +1,8 @@
 //! Finds the Location for the directory that a client names.
 
-use domain::{OrgId, TimestampMs};
+use domain::{LocationRef, OrgId, SessionId, TimestampMs};
 use store::{LocationKind, LocationRow, ProjectRow, Store};
+use workspaces::Address;
 
 use crate::error::ApiError;
 use crate::settings::ApiSettings;
@@ -16,6 +17,8 @@ const MAX_PATH_BYTES: usize = 4_096;
 pub(crate) struct Workspace {
     pub(crate) kind: LocationKind,
     pub(crate) directory: String,
+    /// The repository that it begins with. Its sessions share no workspace.
+    pub(crate) repository: Option<Address>,
 }
 
 /// Returns the workspace of a directory: a managed one for none or one beneath `/workspace`, otherwise a directory of
@@ -31,6 +34,10 @@ pub(crate) async fn workspace(
         return Ok(managed(MANAGED.to_owned()));
     };
     let directory = normal(directory)?;
+    if let Some(address) = repository(settings, &directory).await? {
+        let (kind, directory) = (LocationKind::Managed, address.directory());
+        return Ok(Workspace { kind, directory, repository: Some(address) });
+    }
     let is_managed = directory == MANAGED || directory.starts_with("/workspace/");
     if !settings.allow_local_paths {
         return if is_managed { Ok(managed(directory)) } else { Err(no_local_paths(&directory)) };
@@ -40,7 +47,7 @@ pub(crate) async fn workspace(
             let path = path.into_os_string().into_string().map_err(|_| {
                 ApiError::invalid("the directory's real path is not valid UTF-8; choose another")
             })?;
-            Ok(Workspace { kind: LocationKind::Local, directory: path })
+            Ok(Workspace { kind: LocationKind::Local, directory: path, repository: None })
         }
         Ok(_) => Err(ApiError::Invalid(format!("`{}` is not a directory", shown(&directory)))),
         Err(_) if is_managed => Ok(managed(directory)),
@@ -52,6 +59,15 @@ pub(crate) async fn workspace(
     }
 }
 
+/// Returns the repository that a directory names, as `/HOST/PATH@REF`. A directory of this machine comes first.
+async fn repository(settings: &ApiSettings, directory: &str) -> Result<Option<Address>, ApiError> {
+    let Some(address) = Address::of_directory(directory) else { return Ok(None) };
+    if settings.allow_local_paths && tokio::fs::metadata(directory).await.is_ok() {
+        return Ok(None);
+    }
+    address.map(Some).map_err(|error| ApiError::Invalid(format!("`{}`: {error}", shown(directory))))
+}
+
 /// Returns the system's message without its number: `No such file or directory`.
 fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
@@ -59,7 +75,7 @@ fn reason(error: &std::io::Error) -> String {
 }
 
 fn managed(directory: String) -> Workspace {
-    Workspace { kind: LocationKind::Managed, directory }
+    Workspace { kind: LocationKind::Managed, directory, repository: None }
 }
 
 fn no_local_paths(directory: &str) -> ApiError {
@@ -90,13 +106,53 @@ fn normal(directory: &str) -> Result<String, ApiError> {
     Ok(format!("/{}", names.join("/")))
 }
 
+/// Returns the Location in which a session is to begin, in its project, and creates it if it is new. One that begins with a
+/// repository is the session's own.
+pub(crate) async fn location_of(
+    store: &Store,
+    org: OrgId,
+    project: &ProjectRow,
+    workspace: Workspace,
+    session: &SessionId,
+    now: TimestampMs,
+) -> Result<LocationRow, ApiError> {
+    let Workspace { kind, directory, repository } = workspace;
+    let Some(address) = repository else {
+        return Ok(store.ensure_location(org, project.id.clone(), kind, directory, now).await?);
+    };
+    if project.worktree != directory {
+        return Err(ApiError::Invalid(format!(
+            "the project is {} and the repository {}: ask for that repository's project first",
+            shown(&project.worktree),
+            shown(&directory)
+        )));
+    }
+    let Address { host, path, wanted } = address;
+    let own = format!("{directory}#{session}");
+    let location = store.ensure_location(org, project.id.clone(), kind, own, now).await?;
+    let repository = store.ensure_repository(org, host, path, now).await?;
+    let at = LocationRef { org, location: location.id.clone() };
+    let wanted = wanted.map(|wanted| wanted.to_string());
+    store.begin_with_repository(at, repository.id, wanted).await?;
+    // Clients know all sessions of a repository by its one directory.
+    Ok(LocationRow { directory, ..location })
+}
+
 /// Returns a workspace's project and Location, and creates them if they are new.
+///
+/// # Errors
+/// 400 for a repository, whose workspaces are made with sessions.
 pub(crate) async fn location(
     store: &Store,
     org: OrgId,
     workspace: Workspace,
     now: TimestampMs,
 ) -> Result<(ProjectRow, LocationRow), ApiError> {
+    if workspace.repository.is_some() {
+        return Err(ApiError::invalid(
+            "a workspace of a repository begins with a new session: create one there",
+        ));
+    }
     let project = store.ensure_project(org, workspace.directory.clone(), now).await?;
     let location = store
         .ensure_location(org, project.id.clone(), workspace.kind, workspace.directory, now)

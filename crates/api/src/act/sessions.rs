@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use domain::{IdMint, OrgId, Seq, SessionCreated, SessionEvent, SessionId, Stamp, ToolRule};
+use domain::{
+    IdMint, OrgId, Seq, SessionCreated, SessionEvent, SessionId, Stamp, TimestampMs, ToolRule,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -40,6 +42,18 @@ pub(crate) struct NewSessionRequest {
     #[serde(rename = "workspaceID")]
     #[schemars(skip)]
     pub(crate) workspace_id: Option<Value>,
+}
+
+impl NewSessionRequest {
+    /// Returns the id of the session, chosen now if the client has chosen none.
+    pub(crate) fn session(&mut self, now: TimestampMs) -> Result<SessionId, ApiError> {
+        if let Some(text) = self.id.as_deref() {
+            return id(text);
+        }
+        let session = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
+        self.id = Some(session.to_string());
+        Ok(session)
+    }
 }
 
 /// Makes a session. A retry with the same id and Location returns the existing one.

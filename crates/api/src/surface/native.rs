@@ -20,6 +20,7 @@ pub(crate) mod oauth;
 pub(crate) mod platform;
 pub(crate) mod projects;
 pub(crate) mod providers;
+pub(crate) mod repository;
 pub(crate) mod reverts;
 pub(crate) mod sessions;
 pub(crate) mod settings;

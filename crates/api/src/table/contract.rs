@@ -15,6 +15,7 @@ use crate::surface::dialect::Dialect;
 use crate::surface::extract::{Body, CanAdminister, CanPrompt, CanRead, LargeRead, Params, Upload};
 use crate::surface::native::export::Exported;
 use crate::surface::native::log::Log;
+use crate::surface::native::repository::{BUNDLE, BundleFile, PATCH, PatchFile};
 use crate::surface::paged::{JsonText, Paged};
 
 /// Writes the schemas of types, each once, under their names.
@@ -167,6 +168,22 @@ impl Reply for Exported {
     fn describe(_: &mut Schemas) -> Answer {
         let body = Some(json_schema!({ "type": "object", "required": ["type"] }));
         Answer { status: StatusCode::OK, body, is_page: false, media: LINES, event: None }
+    }
+}
+
+/// A patch is text.
+impl Reply for PatchFile {
+    fn describe(_: &mut Schemas) -> Answer {
+        let body = Some(json_schema!({ "type": "string" }));
+        Answer { status: StatusCode::OK, body, is_page: false, media: PATCH, event: None }
+    }
+}
+
+/// A bundle is bytes.
+impl Reply for BundleFile {
+    fn describe(_: &mut Schemas) -> Answer {
+        let body = Some(json_schema!({ "type": "string", "format": "binary" }));
+        Answer { status: StatusCode::OK, body, is_page: false, media: BUNDLE, event: None }
     }
 }
 

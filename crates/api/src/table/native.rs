@@ -9,8 +9,8 @@ use super::route::Route;
 use crate::ApiState;
 use crate::surface::native::{
     agents, asks, credentials, diff, entries, explain, export, fork, health, import, inbox,
-    instructions, log, messages, models, moves, oauth, platform, projects, providers, reverts,
-    sessions, settings, tree, wait,
+    instructions, log, messages, models, moves, oauth, platform, projects, providers, repository,
+    reverts, sessions, settings, tree, wait,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -129,6 +129,24 @@ pub(super) fn routes() -> Vec<Route> {
             platform::sessions,
         ),
         get("/platform/session/{session}", "session.get", "Show a session", sessions::show),
+        get(
+            "/platform/session/{session}/repository",
+            "session.repository",
+            "Show a session's repository, and how far its workspace is",
+            repository::show,
+        ),
+        get(
+            "/platform/session/{session}/patch",
+            "session.patch",
+            "Write a session's work as one patch",
+            repository::patch,
+        ),
+        get(
+            "/platform/session/{session}/bundle",
+            "session.bundle",
+            "Write a session's commits, and what is not committed, as a git bundle",
+            repository::bundle,
+        ),
         get(
             "/platform/session/{session}/export",
             "session.export",

@@ -326,6 +326,7 @@ fn stock_error(code: ErrorCode) -> StockError {
         | ErrorCode::SessionRecoveryExhausted
         | ErrorCode::SessionRevertAcrossMove
         | ErrorCode::TurnStepLimit
+        | ErrorCode::WorkspaceFillFailed
         | ErrorCode::WorkspaceLocked
         | ErrorCode::WorkspaceNotCaptured
         | ErrorCode::WorkspaceRestoreFailed

@@ -378,7 +378,7 @@ impl Client {
             .unwrap_or_else(|_| Err(ClientError::Silent { url: self.url().to_owned(), limit }))
     }
 
-    async fn typed<T: DeserializeOwned>(
+    pub(super) async fn typed<T: DeserializeOwned>(
         &self,
         request: reqwest::RequestBuilder,
         what: &str,

@@ -9,6 +9,7 @@ use reqwest::{Body, Method, Response};
 use serde_json::Value;
 
 use super::{Client, ClientError};
+use crate::run_filling::RepositoryView;
 
 /// How long a service may take for an import, from its first byte.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -29,6 +30,32 @@ impl Client {
                 .unwrap_or_else(|_| Err(ClientError::Silent { url: self.url().to_owned(), limit }))
         })
         .await
+    }
+
+    /// Opens the stream of a session's `patch` or `bundle`, which a worker makes first.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub(crate) async fn open_out(
+        &self,
+        id: &SessionId,
+        kind: &'static str,
+    ) -> Result<Response, ClientError> {
+        let request = self.request(Method::GET, &format!("/platform/session/{id}/{kind}"));
+        let what = format!("a repository of session {id}");
+        let sent = self.send(request, &what, LONG);
+        tokio::time::timeout(LONG, sent).await.unwrap_or_else(|_| {
+            Err(ClientError::Silent { url: self.url().to_owned(), limit: LONG })
+        })
+    }
+
+    /// Returns a session's repository, and how far its workspace is.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub(crate) async fn repository(&self, id: &SessionId) -> Result<RepositoryView, ClientError> {
+        let request = self.request(Method::GET, &format!("/platform/session/{id}/repository"));
+        self.typed(request, "a repository of the session", self.pace().answer).await
     }
 
     /// Returns the next bytes of a stream; `None` at its end.

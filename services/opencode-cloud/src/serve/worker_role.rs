@@ -16,7 +16,7 @@ use session::{ConfiguredModels, DrainSettings, ProviderHub, Runtime, StoredCompo
 use signals::Signals;
 use store::Store;
 use tasks::TaskGroup;
-use worker::{RunningWorker, WorkerOptions, WorkerParts, WorkspaceDisk};
+use worker::{Fills, RunningWorker, WorkerOptions, WorkerParts, WorkspaceDisk};
 
 use super::ServeError;
 use super::network::Ways;
@@ -24,6 +24,8 @@ use super::tool_policy::{CommandPolicy, Guarded};
 
 /// A folder beside the workspaces that is none itself. No organisation has this name.
 const SNAPSHOTS: &str = ".snapshots";
+/// Another one: the packs of repositories.
+const REPOSITORIES: &str = ".repositories";
 
 /// The parts of a worker.
 pub(crate) struct WorkerSetup {
@@ -38,7 +40,7 @@ pub(crate) struct WorkerSetup {
     /// The process's keys for their providers.
     pub(crate) env: BTreeMap<String, Secret>,
     pub(crate) credentials: Credentials,
-    /// The way of `webfetch` into the network.
+    /// The way of `webfetch` and of fills into the network.
     pub(crate) egress: Egress,
     pub(crate) settings: DrainSettings,
     pub(crate) folders: Folders,
@@ -101,12 +103,15 @@ pub(crate) async fn start(
     let exits = setup.ways.map(|ways| ways.within(role));
     let found = setup.commands.find(spool, workspaces, exits).await;
     let told = setup.commands.told(&found);
-    let sandbox = Guarded::new(found, setup.store.clone(), setup.commands);
+    let guarded = Guarded::new(found, setup.store.clone(), setup.commands);
+    let sandbox: Arc<dyn sandbox::Sandbox> = Arc::new(guarded);
+    let repositories = setup.folders.workspaces.join(REPOSITORIES);
+    let fills = Fills::new(sandbox.clone(), setup.egress.clone(), repositories);
     let runtime = Runtime {
         store: setup.store,
         signals: setup.signals,
         llm: setup.llm,
-        tools: Arc::new(tools::Registry::with_web(Arc::new(sandbox), &setup.egress)),
+        tools: Arc::new(tools::Registry::with_web(sandbox, &setup.egress)),
         blobs,
         models: ProviderHub::new(setup.models, Some(setup.catalog), setup.env)
             .with_credentials(setup.credentials),
@@ -128,7 +133,7 @@ pub(crate) async fn start(
         sweep: Duration::from_secs(1),
         blob_retention: setup.blob_retention,
     };
-    let parts = WorkerParts { runtime, placement: setup.placement };
+    let parts = WorkerParts { runtime, placement: setup.placement, fills: Some(fills) };
     let started = worker::start(options, parts, role);
     let worker = started.map_err(|error| ServeError::stopped("the worker cannot start", &error))?;
     Ok((worker, told))

@@ -205,7 +205,11 @@ impl Scene {
             idle_release: Duration::from_hours(24),
             ..world.worker("all", WorkspaceDisk::Shared)
         };
-        let parts = WorkerParts { runtime: world.runtime.clone(), placement: placement.clone() };
+        let parts = WorkerParts {
+            runtime: world.runtime.clone(),
+            placement: placement.clone(),
+            fills: None,
+        };
         let worker = crate::start(options, parts, &tasks)?;
         Ok(Self { world, tasks, model, way, clock, placement, worker })
     }

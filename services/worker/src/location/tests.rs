@@ -26,6 +26,7 @@ pub(crate) struct World {
     pub(crate) database: TestDatabase,
     pub(crate) folder: TempDir,
     pub(crate) runtime: Runtime,
+    pub(crate) fills: Option<Fills>,
 }
 
 /// A world's differences from the plain one.
@@ -76,7 +77,7 @@ impl World {
         };
         let now = runtime.clock.now_ms();
         runtime.store.ensure_organisation(ORG, "tests".into(), now).await?;
-        Ok(Self { database, folder, runtime })
+        Ok(Self { database, folder, runtime, fills: None })
     }
 
     /// Returns a worker's options. Workers with the same `name` share their folder.
@@ -129,7 +130,7 @@ impl World {
         token: i64,
     ) -> Result<Workspace> {
         let at = session.location_ref();
-        Ok(take_over(&self.runtime, worker, &at, FencingToken(token)).await?)
+        Ok(take_over(&self.runtime, worker, self.fills.as_ref(), &at, FencingToken(token)).await?)
     }
 
     /// Gives the session work.
@@ -304,14 +305,14 @@ async fn a_location_that_cannot_be_had_now_is_no_missing_workspace() -> Result<(
     let worker = world.worker("all", WorkspaceDisk::Shared);
     // No lock can be taken where none can be created.
     std::fs::write(&worker.lock_dir, "")?;
-    let away = take_over(&world.runtime, &worker, &at, token).await;
+    let away = take_over(&world.runtime, &worker, None, &at, token).await;
     let Err(TakeoverError::Away { error, .. }) = away else { bail!("{away:?}") };
     assert_eq!(error.code, ErrorCode::WorkspaceLocked);
     std::fs::remove_file(&worker.lock_dir)?;
     assert_eq!(world.take_over(&worker, &session, 3).await?.unavailable(), None);
     // Its directory is on a disk that is not mounted here.
     let elsewhere = world.worker("elsewhere", WorkspaceDisk::Shared);
-    let away = take_over(&world.runtime, &elsewhere, &at, FencingToken(4)).await;
+    let away = take_over(&world.runtime, &elsewhere, None, &at, FencingToken(4)).await;
     let Err(TakeoverError::Away { error, .. }) = away else { bail!("{away:?}") };
     assert_eq!(error.code, ErrorCode::WorkspaceUnavailable);
     Ok(())
@@ -329,13 +330,13 @@ async fn a_worker_without_local_paths_takes_no_local_location_over() -> Result<(
     let location = store.ensure_location(ORG, project, kind, directory.clone(), now).await?.id;
     let at = LocationRef { org: ORG, location };
     let closed = world.worker("closed", WorkspaceDisk::Shared);
-    let taken = take_over(&world.runtime, &closed, &at, FencingToken(1)).await?;
+    let taken = take_over(&world.runtime, &closed, None, &at, FencingToken(1)).await?;
     ensure!(taken.root().is_none(), "its files are reached");
     let error = taken.unavailable().context("why")?;
     ensure!(error.code == ErrorCode::WorkspaceUnavailable, "{error:?}");
     ensure!(error.message.contains("--allow-local-paths"), "{error:?}");
     let open = WorkerOptions { allow_local_paths: true, ..closed };
-    let taken = take_over(&world.runtime, &open, &at, FencingToken(2)).await?;
+    let taken = take_over(&world.runtime, &open, None, &at, FencingToken(2)).await?;
     ensure!(taken.root() == Some(folder.path()), "{:?}", taken.root());
     Ok(())
 }

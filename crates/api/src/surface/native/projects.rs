@@ -32,6 +32,11 @@ pub(crate) async fn init(
     let directory = body.directory.or(query.directory);
     let workspace = workspace(state.settings(), directory.as_deref()).await?;
     let now = state.clock().now_ms();
+    if workspace.repository.is_some() {
+        // Its workspaces come with its sessions.
+        let project = state.store().ensure_project(access.org, workspace.directory, now).await?;
+        return Ok(Json(project.into()));
+    }
     let (project, _) = location(state.store(), access.org, workspace, now).await?;
     Ok(Json(project.into()))
 }

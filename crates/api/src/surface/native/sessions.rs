@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use crate::ApiState;
 use crate::act::{
     self, AbortRequest, ChangeRequest, InterruptedView, NewSessionRequest, aborted, create,
-    delete_session, workspace,
+    delete_session, location_of, workspace,
 };
 use crate::error::ApiError;
 use crate::surface::at::{At, in_project};
@@ -31,16 +31,14 @@ pub(crate) async fn create_route(
     dialect: Dialect,
     State(state): State<ApiState>,
     Path(project): Path<String>,
-    Body(request): Body<NewSessionRequest>,
+    Body(mut request): Body<NewSessionRequest>,
 ) -> Result<Json<SessionView>, ApiError> {
     let project = state.store().project(access.org, id(&project)?).await?;
     let directory = request.directory.as_deref().unwrap_or(&project.worktree);
     let place = workspace(state.settings(), Some(directory)).await?;
     let now = state.clock().now_ms();
-    let location = state
-        .store()
-        .ensure_location(access.org, project.id, place.kind, place.directory, now)
-        .await?;
+    let session = request.session(now)?;
+    let location = location_of(state.store(), access.org, &project, place, &session, now).await?;
     let row = create(&state, &access, &location, request).await?;
     dialect.session(&state, row).await
 }

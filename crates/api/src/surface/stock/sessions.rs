@@ -6,7 +6,7 @@ use store::{SessionFilter, SessionRow, SessionsOf};
 
 use super::place::Named;
 use crate::ApiState;
-use crate::act::{NewSessionRequest, create, interrupt, location};
+use crate::act::{NewSessionRequest, create, interrupt, location_of};
 use crate::error::ApiError;
 use crate::surface::dialect::Dialect;
 use crate::surface::extract::{Body, CanPrompt, CanRead, Params};
@@ -135,12 +135,16 @@ pub(crate) async fn create_route(
     dialect: Dialect,
     State(state): State<ApiState>,
     named: Named,
-    Body(request): Body<NewSessionRequest>,
+    Body(mut request): Body<NewSessionRequest>,
 ) -> Result<Json<SessionView>, ApiError> {
     let named = Named(named.0.or_else(|| request.directory.clone()));
     let workspace = named.or_default(state.settings()).await?;
     let now = state.clock().now_ms();
-    let (_, location) = location(state.store(), access.org, workspace, now).await?;
+    let session = request.session(now)?;
+    let project =
+        state.store().ensure_project(access.org, workspace.directory.clone(), now).await?;
+    let location =
+        location_of(state.store(), access.org, &project, workspace, &session, now).await?;
     let row = create(&state, &access, &location, request).await?;
     dialect.session(&state, row).await
 }

@@ -1,0 +1,219 @@
+//! The repository of a session, and its work as a patch or a bundle.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use blobs::BlobKey;
+use bytes::Bytes;
+use domain::OrgId;
+use futures::stream::try_unfold;
+use http::StatusCode;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::Serialize;
+use store::{OriginRow, OutRow};
+use tokio::time::{Instant, sleep};
+
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::surface::at::At;
+use crate::surface::extract::CanRead;
+
+/// The media type of a patch.
+pub(crate) const PATCH: &str = "text/x-diff";
+/// The media type of a bundle.
+pub(crate) const BUNDLE: &str = "application/x-git-bundle";
+/// How often it is looked whether a worker has made a patch or bundle.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long a request waits for that. A large workspace takes a while, and a retry begins a new one.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// The bytes of a blob that are read at once.
+const PIECE: u64 = 1024 * 1024;
+
+/// A patch; 204 if nothing has changed.
+pub(crate) struct PatchFile(Response);
+
+/// A bundle; 204 if nothing has changed.
+pub(crate) struct BundleFile(Response);
+
+impl IntoResponse for PatchFile {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+impl IntoResponse for BundleFile {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+/// A session's repository, and how far its workspace is.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RepositoryView {
+    url: String,
+    /// The branch, tag or commit that was asked for.
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    wanted: Option<String>,
+    /// The commit with which the session begins, once it is known. It never changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch: Option<String>,
+    state: FillState,
+    /// How far it is: `resolving`, `fetching`, `checking` or `checking out`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<String>,
+    /// The bytes that were fetched.
+    bytes: i64,
+    /// Why the last try came to nothing: a word and a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<FaultView>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum FillState {
+    /// Nobody has begun. The first prompt begins it.
+    Waiting,
+    Filling,
+    Filled,
+    Failed,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct FaultView {
+    code: String,
+    message: String,
+}
+
+impl From<OriginRow> for RepositoryView {
+    fn from(row: OriginRow) -> Self {
+        let state = match (&row.fault, &row.stage) {
+            _ if row.is_filled => FillState::Filled,
+            (Some(_), _) => FillState::Failed,
+            (None, Some(_)) => FillState::Filling,
+            (None, None) => FillState::Waiting,
+        };
+        let (stage, bytes) = row.stage.map_or((None, 0), |(stage, bytes)| (Some(stage), bytes));
+        Self {
+            url: format!("https://{}/{}", row.repository.host, row.repository.path),
+            wanted: row.wanted,
+            commit: row.commit,
+            branch: row.branch,
+            state,
+            stage,
+            bytes,
+            fault: row.fault.map(|fault| FaultView { code: fault.code, message: fault.text }),
+        }
+    }
+}
+
+pub(crate) async fn show(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+) -> Result<Json<RepositoryView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let origin = state.store().origin(row.at.location_ref()).await?;
+    origin
+        .map(|origin| Json(origin.into()))
+        .ok_or(ApiError::NotFound("a repository of the session was"))
+}
+
+/// Writes the session's work as one patch: commits and what is not committed alike.
+pub(crate) async fn patch(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+) -> Result<PatchFile, ApiError> {
+    out(&state, access.org, &at, "patch", PATCH).await.map(PatchFile)
+}
+
+/// Writes the session's commits, and one of what is not committed, as a git bundle.
+pub(crate) async fn bundle(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+) -> Result<BundleFile, ApiError> {
+    out(&state, access.org, &at, "bundle", BUNDLE).await.map(BundleFile)
+}
+
+async fn out(
+    state: &ApiState,
+    org: OrgId,
+    at: &At,
+    kind: &'static str,
+    content: &'static str,
+) -> Result<Response, ApiError> {
+    let row = at.find(state, org).await?;
+    let store = state.store();
+    if store.origin(row.at.location_ref()).await?.is_none() {
+        return Err(ApiError::NotFound("a repository of the session was"));
+    }
+    let id = store.ask_out(row.at, kind, state.clock().now_ms()).await?;
+    let begun = Instant::now();
+    let made = loop {
+        let made = store.session_out(org, id.clone()).await?;
+        if made.state != "asked" {
+            break made;
+        }
+        if begun.elapsed() > PATIENCE {
+            let message = "no worker has made it in time; see that workers run, and ask again";
+            return Err(ApiError::Unavailable { message, cause: None });
+        }
+        sleep(LOOK).await;
+    };
+    if let Some(fault) = &made.fault {
+        return Err(ApiError::Conflict(fault.clone()));
+    }
+    let mut response = match &made.blob {
+        None => StatusCode::NO_CONTENT.into_response(),
+        Some((name, bytes)) => whole(state, org, name, *bytes, content)?,
+    };
+    name(&mut response, &made)?;
+    Ok(response)
+}
+
+/// Adds the commits by which a client knows what it has got.
+fn name(response: &mut Response, made: &OutRow) -> Result<(), ApiError> {
+    let named = [("x-oc-base", &made.base), ("x-oc-head", &made.head), ("x-oc-wip", &made.wip)];
+    for (header, commit) in named {
+        let Some(commit) = commit else { continue };
+        let value =
+            HeaderValue::from_str(commit).map_err(|error| ApiError::Internal(error.into()))?;
+        response.headers_mut().insert(HeaderName::from_static(header), value);
+    }
+    Ok(())
+}
+
+fn whole(
+    state: &ApiState,
+    org: OrgId,
+    name: &str,
+    bytes: i64,
+    content: &'static str,
+) -> Result<Response, ApiError> {
+    let blobs = state.blobs().cloned().ok_or(ApiError::NotOffered(
+        "this gateway cannot read the workers' blobs: ask another one, or give it --data-dir of the workers",
+    ))?;
+    let internal = |error: blobs::BlobError| ApiError::Internal(error.into());
+    let key = BlobKey::new(&org.to_string(), "out", name).map_err(internal)?;
+    let size = u64::try_from(bytes).unwrap_or(0);
+    let pieces = try_unfold((blobs, key, 0), move |(blobs, key, at)| async move {
+        if at >= size {
+            return Ok::<_, blobs::BlobError>(None);
+        }
+        let piece: Bytes = blobs.get_range(&key, at..(at + PIECE).min(size)).await?;
+        let next = at + piece.len() as u64;
+        Ok((!piece.is_empty()).then_some((piece, (blobs, key, next))))
+    });
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(content)),
+        (CONTENT_LENGTH, HeaderValue::from(size)),
+    ];
+    Ok((headers, Body::from_stream(pieces)).into_response())
+}

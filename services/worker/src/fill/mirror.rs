@@ -1,0 +1,284 @@
+//! A repository's packs: blobs with rows, and this worker's copies of them as a cache.
+//!
+//! ```text
+//! <folder>/<org>/<repository>/<pack>.pack, .idx     checked in a cell, then renamed here: whole or not there
+//! <folder>/.tmp-…                                   what is being made; a worker that died leaves it
+//! ```
+//!
+//! Nothing in it changes once it is there, so that workers may share the folder.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use blobs::BlobKey;
+use git_wire::{Listed, Oid};
+use store::{NewRepositoryPack, OriginRow, RepositoryPack};
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
+use workspaces::{Git, MAX_HAVES, parse_refs, write_refs};
+
+use super::cell::{self, Bench};
+use super::fetch::{Remote, Resolved};
+use super::{Fault, Fill};
+
+/// The kind of the blobs.
+pub(super) const BLOB_KIND: &str = "repository";
+/// The beginning of the names of folders in which something is made.
+const MAKING: &str = ".tmp-";
+/// After this time, such a folder is of a worker that died.
+const LEFT_AFTER: Duration = Duration::from_hours(24);
+/// The bytes of a blob that are read at once.
+const PIECE: u64 = 8 * 1024 * 1024;
+
+/// The packs of one repository.
+pub(super) struct Mirror<'m, 'f> {
+    fill: &'m Fill<'f>,
+    id: domain::RepositoryId,
+    folder: PathBuf,
+    rows: Vec<(RepositoryPack, Vec<Listed>)>,
+}
+
+/// A pack on this worker's disk.
+#[derive(Debug, Clone)]
+pub(super) struct PackFiles {
+    /// Its id.
+    pub(super) id: String,
+    pub(super) pack: PathBuf,
+    pub(super) index: PathBuf,
+}
+
+fn unkept(error: impl std::fmt::Display) -> Fault {
+    Fault::later(format!("the repository's packs cannot be kept: {error}"))
+}
+
+impl<'m, 'f> Mirror<'m, 'f> {
+    pub(super) async fn open(fill: &'m Fill<'f>, origin: &OriginRow) -> Result<Self, Fault> {
+        let id = origin.repository.id.clone();
+        let org = fill.at.org;
+        let folder = fill.fills.folder.join(org.to_string()).join(id.as_str());
+        let rows = fill.runtime.store.repository_packs(org, id.clone()).await?;
+        let read = |row: RepositoryPack| {
+            let refs = parse_refs(&row.refs).map_err(unkept)?;
+            Ok((row, refs))
+        };
+        let rows = rows.into_iter().map(read).collect::<Result<Vec<_>, Fault>>()?;
+        let (making, made) = (fill.fills.folder.clone(), folder.clone());
+        let now = Duration::from_millis(u64::try_from(fill.now()).unwrap_or_default());
+        blocking(move || {
+            private(&made)?;
+            remove_left(&making, UNIX_EPOCH + now)
+        })
+        .await
+        .map_err(unkept)?;
+        Ok(Self { fill, id, folder, rows })
+    }
+
+    /// Returns everything that the packs were made for.
+    fn known(&self) -> HashSet<Oid> {
+        let refs = self.rows.iter().flat_map(|(_, refs)| refs);
+        let named = refs.flat_map(|found| std::iter::once(found.oid).chain(found.peeled));
+        named.chain(self.rows.iter().filter_map(|(row, _)| row.commit.parse().ok())).collect()
+    }
+
+    /// Returns the number of the newest pack and the refs then, if the packs have the commit.
+    pub(super) fn has(&self, commit: Oid) -> Option<(i64, Vec<Listed>)> {
+        let (newest, refs) = self.rows.last()?;
+        self.known().contains(&commit).then(|| (newest.ordinal, refs.clone()))
+    }
+
+    /// Returns those refs whose objects are in the packs.
+    pub(super) fn known_of(&self, refs: Vec<Listed>) -> Vec<Listed> {
+        let known = self.known();
+        refs.into_iter().filter(|found| known.contains(&found.oid)).collect()
+    }
+
+    /// Fetches what the packs lack, checks it, keeps it, and returns the number of the new pack.
+    pub(super) async fn fetch(
+        &self,
+        remote: &Remote<'_>,
+        commit: Oid,
+        resolved: &Resolved,
+    ) -> Result<i64, Fault> {
+        let known = self.known();
+        let wants = workspaces::wanted(commit, &resolved.refs, &known);
+        let newest =
+            self.rows.iter().rev().flat_map(|(_, refs)| refs.iter().map(|found| found.oid));
+        let mut seen = HashSet::new();
+        let haves: Vec<Oid> = newest.filter(|oid| seen.insert(*oid)).take(MAX_HAVES).collect();
+        let scratch = self.scratch().await?;
+        for pack in self.packs(i64::MAX).await? {
+            let to = scratch.path().join("objects/pack");
+            blocking(move || copy_pack(&pack, &to)).await.map_err(unkept)?;
+        }
+        self.fill.stage("fetching", 0).await?;
+        let incoming = scratch.path().join("incoming.pack");
+        let bytes = remote.pack(self.fill, resolved, &wants, &haves, &incoming).await?;
+        self.fill.stage("checking", bytes).await?;
+        let stage = format!("checking {}", remote.url());
+        let said = self.run(&scratch, &stage, workspaces::index_pack()).await?;
+        let id =
+            pack_id(&said).ok_or_else(|| Fault::later(format!("{stage}: git named no pack")))?;
+        let file = self.keep(&scratch, &id).await?;
+        let key = self.key(&id)?;
+        self.fill.runtime.blobs.put_file(&key, file).await.map_err(unkept)?;
+        let new = NewRepositoryPack {
+            pack: id,
+            bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+            commit: commit.to_string(),
+            refs: write_refs(&resolved.refs),
+            default_branch: resolved.head.as_ref().map(ToString::to_string),
+            now: self.fill.now(),
+        };
+        let (org, id) = (self.fill.at.org, self.id.clone());
+        Ok(self.fill.runtime.store.add_repository_pack(org, id, new).await?)
+    }
+
+    /// Returns the packs up to a number, and gets those that this worker does not have.
+    pub(super) async fn packs(&self, through: i64) -> Result<Vec<PackFiles>, Fault> {
+        let rows =
+            self.fill.runtime.store.repository_packs(self.fill.at.org, self.id.clone()).await?;
+        let mut packs = Vec::new();
+        for row in rows.into_iter().filter(|row| row.ordinal <= through) {
+            let files = self.files(&row.pack);
+            if !(files.pack.is_file() && files.index.is_file()) {
+                self.get(&row).await?;
+            }
+            packs.push(files);
+        }
+        Ok(packs)
+    }
+
+    /// Gets a pack's blob and makes its index again. It was checked when it came; its id is the hash of its content.
+    async fn get(&self, row: &RepositoryPack) -> Result<(), Fault> {
+        let (blobs, key) = (&self.fill.runtime.blobs, self.key(&row.pack)?);
+        let scratch = self.scratch().await?;
+        let incoming = scratch.path().join("incoming.pack");
+        let mut file = tokio::fs::File::create(&incoming).await.map_err(unkept)?;
+        let size = blobs.size(&key).await.map_err(unkept)?;
+        let mut at = 0;
+        while at < size {
+            let piece = blobs.get_range(&key, at..(at + PIECE).min(size)).await.map_err(unkept)?;
+            if piece.is_empty() {
+                return Err(unkept("a blob is shorter than it was"));
+            }
+            at += piece.len() as u64;
+            file.write_all(&piece).await.map_err(unkept)?;
+        }
+        file.flush().await.map_err(unkept)?;
+        drop(file);
+        let index = workspaces::index_known_pack("incoming.pack", "incoming.idx");
+        let said = self.run(&scratch, "checking a kept pack", index).await?;
+        if pack_id(&said).as_deref() != Some(row.pack.as_str()) {
+            return Err(unkept(format!("the blob of the pack {} is damaged", row.pack)));
+        }
+        self.keep(&scratch, &row.pack).await.map(drop)
+    }
+
+    /// Moves a pack and its index to their places, and returns the pack.
+    async fn keep(&self, scratch: &TempDir, id: &str) -> Result<File, Fault> {
+        let (from, to) = (scratch.path().to_path_buf(), self.files(id));
+        blocking(move || {
+            // The pack comes last: with it, both are there.
+            for (name, to) in [("incoming.idx", &to.index), ("incoming.pack", &to.pack)] {
+                let from = from.join(name);
+                if !from.symlink_metadata()?.is_file() {
+                    return Err(io::Error::other(format!("{name} is no file")));
+                }
+                std::fs::rename(from, to)?;
+            }
+            File::open(&to.pack)
+        })
+        .await
+        .map_err(unkept)
+    }
+
+    fn files(&self, id: &str) -> PackFiles {
+        let of = |end: &str| self.folder.join(format!("{id}.{end}"));
+        PackFiles { id: id.to_owned(), pack: of("pack"), index: of("idx") }
+    }
+
+    fn key(&self, pack: &str) -> Result<BlobKey, Fault> {
+        let name = format!("{}-{pack}", self.id);
+        BlobKey::new(&self.fill.at.org.to_string(), BLOB_KIND, &name).map_err(unkept)
+    }
+
+    async fn run(&self, scratch: &TempDir, stage: &str, git: Git) -> Result<String, Fault> {
+        let name = format!("repository {}", self.id);
+        let bench = Bench { name, directory: scratch.path(), lock: None };
+        cell::run(self.fill.fills, &bench, stage, git, cell::LONG).await
+    }
+
+    /// Makes an empty bare repository for one command.
+    async fn scratch(&self) -> Result<TempDir, Fault> {
+        scratch(&self.fill.fills.folder, |root| {
+            for folder in ["objects/pack", "refs/heads"] {
+                std::fs::create_dir_all(root.join(folder))?;
+            }
+            std::fs::write(root.join("HEAD"), "ref: refs/heads/main\n")?;
+            std::fs::write(
+                root.join("config"),
+                "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+            )
+        })
+        .await
+    }
+}
+
+/// Makes a folder for what is being made. It goes when it is dropped.
+pub(super) async fn scratch(
+    folder: &Path,
+    begin: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
+) -> Result<TempDir, Fault> {
+    let folder = folder.to_path_buf();
+    blocking(move || {
+        private(&folder)?;
+        let made = tempfile::Builder::new().prefix(MAKING).tempdir_in(&folder)?;
+        begin(made.path())?;
+        Ok(made)
+    })
+    .await
+    .map_err(unkept)
+}
+
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await?
+}
+
+fn private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn copy_pack(pack: &PackFiles, to: &Path) -> io::Result<()> {
+    for (from, end) in [(&pack.pack, "pack"), (&pack.index, "idx")] {
+        std::fs::copy(from, to.join(format!("pack-{}.{end}", pack.id)))?;
+    }
+    Ok(())
+}
+
+/// Removes folders of workers that died while they made something.
+fn remove_left(folder: &Path, now: SystemTime) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_one = entry.file_name().to_str().is_some_and(|name| name.starts_with(MAKING));
+        // Another worker may remove it at the same time.
+        let Ok(changed) = entry.metadata().and_then(|found| found.modified()) else { continue };
+        let age = now.duration_since(changed).unwrap_or_default();
+        if is_one && age > LEFT_AFTER {
+            let _gone_or_next_time = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the id that `git index-pack` prints.
+fn pack_id(said: &str) -> Option<String> {
+    let id =
+        said.lines().rev().find_map(|line| line.trim().rsplit('\t').next()?.parse::<Oid>().ok());
+    id.map(|id| id.to_string())
+}

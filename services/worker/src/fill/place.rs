@@ -1,0 +1,102 @@
+//! Makes a Location's directory: its `.git` with packs, then the files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use git_wire::Listed;
+use snapshots::{GIVEN_PACK, give};
+use tracing::warn;
+use workspaces::{Address, Measured, Pinned, Skeleton, skeleton};
+
+use super::mirror::{PackFiles, blocking};
+use super::{Fault, Fill, cell};
+
+fn unmade(error: impl std::fmt::Display) -> Fault {
+    Fault::later(format!("the workspace's files cannot be made: {error}"))
+}
+
+/// Makes the workspace at a commit. Whatever is in its directory goes first.
+pub(super) async fn anew(
+    fill: &Fill<'_>,
+    address: &Address,
+    pinned: &Pinned,
+    refs: &[Listed],
+    packs: &[PackFiles],
+) -> Result<(), Fault> {
+    let made = skeleton(address, pinned, refs);
+    let root = fill.root.clone();
+    blocking(move || {
+        empty(&root)?;
+        begin(&root.join(".git"), &made)
+    })
+    .await
+    .map_err(unmade)?;
+    let (root, copied) = (fill.root.clone(), packs.to_vec());
+    blocking(move || copied.iter().try_for_each(|pack| give_pack(&root, pack)))
+        .await
+        .map_err(unmade)?;
+    let stage = format!("checking out {}", address.url());
+    let bounds = fill.fills.bounds;
+    let said = fill.run(&stage, workspaces::measure(pinned.commit, &bounds), cell::LONG).await?;
+    let measured = Measured::parse(&said).ok_or_else(|| {
+        Fault::later(format!("{stage}: its sizes were not added up: {}", said.trim()))
+    })?;
+    measured.within(&bounds).map_err(|large| {
+        Fault::ends(
+            "too_large",
+            format!(
+                "{stage}: {large}; nothing was checked out, and a smaller repository would fit"
+            ),
+        )
+    })?;
+    fill.run(&stage, workspaces::check_out(), cell::LONG).await.map(drop)
+}
+
+/// Puts the packs beside a restored `.git`. Where commands have left something else in the place of `.git`, there is nothing
+/// to put them beside.
+pub(super) async fn give_packs(fill: &Fill<'_>, packs: &[PackFiles]) -> Result<(), Fault> {
+    let (root, packs) = (fill.root.clone(), packs.to_vec());
+    let is_ours = root.join(".git").symlink_metadata().is_ok_and(|found| found.is_dir());
+    if !is_ours {
+        warn!(location.id = %fill.at.location, "there is no .git folder to give packs to");
+        return Ok(());
+    }
+    let given = blocking(move || packs.iter().try_for_each(|pack| give_pack(&root, pack))).await;
+    match given {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            warn!(location.id = %fill.at.location, %error, "something is in the way of the repository's packs");
+            Ok(())
+        }
+        given => given.map_err(unmade),
+    }
+}
+
+/// Gives one pack. Git repacks none that has a `.keep` beside it, so that the workspace's own packs stay small.
+fn give_pack(root: &Path, pack: &PackFiles) -> io::Result<()> {
+    let below =
+        |end: &str| PathBuf::from(format!(".git/objects/pack/{GIVEN_PACK}{}.{end}", pack.id));
+    give(root, &below("keep"), &mut io::empty())?;
+    give(root, &below("pack"), &mut std::fs::File::open(&pack.pack)?)?;
+    give(root, &below("idx"), &mut std::fs::File::open(&pack.index)?)
+}
+
+fn empty(root: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn begin(dot: &Path, made: &Skeleton) -> io::Result<()> {
+    for folder in Skeleton::folders() {
+        std::fs::create_dir_all(dot.join(folder))?;
+    }
+    std::fs::write(dot.join("config"), &made.config)?;
+    std::fs::write(dot.join("packed-refs"), &made.packed_refs)?;
+    std::fs::write(dot.join("HEAD"), &made.head)
+}

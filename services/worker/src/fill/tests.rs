@@ -1,0 +1,343 @@
+//! Fills from a real git server, on a real Postgres.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use async_trait::async_trait;
+use domain::SessionRef;
+use egress::{EgressOptions, Rules};
+use sandbox::{Command, End, Network, Outcome, Output, SandboxError};
+use session::Workspace;
+use testkit::{GitServer, git};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::WorkspaceDisk;
+use crate::location::tests::World;
+
+/// Runs commands as they are: these repositories are the tests' own.
+struct Plain;
+
+#[async_trait]
+impl Sandbox for Plain {
+    async fn run(&self, command: Command, _: &CancellationToken) -> Result<Outcome, SandboxError> {
+        let begun = Instant::now();
+        let ran = tokio::process::Command::new(&command.program)
+            .args(&command.args)
+            .envs(command.env)
+            .current_dir(&command.directory)
+            .output()
+            .await?;
+        let text = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
+        let output = Output {
+            total_bytes: text.len() as u64,
+            line_breaks: 0,
+            head: text.into_owned(),
+            tail: String::new(),
+            file: None,
+            lost_bytes: 0,
+            file_error: None,
+        };
+        let end = End::Exited(ran.status.code().unwrap_or(-1));
+        let (duration, network) = (begun.elapsed(), Network::Shut);
+        let (limits, refused) = (Vec::new(), Vec::new());
+        Ok(Outcome { end, output, duration, leftovers: 0, limits, network, refused })
+    }
+}
+
+struct Forge {
+    server: GitServer,
+    repository: PathBuf,
+    work: PathBuf,
+    world: World,
+}
+
+impl Forge {
+    async fn new() -> Result<Self> {
+        let server = GitServer::start()?;
+        let mut world = World::new().await?;
+        let repository = server.repository("demo")?;
+        let work = world.folder.path().join("work");
+        git(world.folder.path(), &["clone", "-q", &repository.display().to_string(), "work"])?;
+        let allowed = vec![server.host().parse()?];
+        let options = EgressOptions {
+            rules: Rules { allow_private: false, allowed },
+            ca_bundle: Some(std::fs::read(server.authority())?),
+            ..EgressOptions::default()
+        };
+        let folder = world.folder.path().join("repositories");
+        world.fills = Some(Fills::new(Arc::new(Plain), Egress::new(&options)?, folder));
+        let forge = Self { server, repository, work, world };
+        forge.push("a", "one\n")?;
+        Ok(forge)
+    }
+
+    /// Commits a file and pushes it; returns the commit.
+    fn push(&self, name: &str, text: &str) -> Result<String> {
+        std::fs::write(self.work.join(name), text)?;
+        git(&self.work, &["add", "-A"])?;
+        git(&self.work, &["commit", "-q", "-m", name])?;
+        git(&self.work, &["push", "-q", "--force", "origin", "HEAD:main"])?;
+        git(&self.work, &["rev-parse", "HEAD"])
+    }
+
+    async fn session(&self, wanted: Option<&str>) -> Result<SessionRef> {
+        self.session_of("demo", wanted).await
+    }
+
+    async fn session_of(&self, path: &str, wanted: Option<&str>) -> Result<SessionRef> {
+        let session = self.world.session().await?;
+        let (store, org) = (&self.world.runtime.store, session.org);
+        let repository = store.ensure_repository(org, self.server.host(), path.into(), 1).await?;
+        let wanted = wanted.map(str::to_owned);
+        store.begin_with_repository(session.location_ref(), repository.id, wanted).await?;
+        Ok(session)
+    }
+
+    async fn take_over(&self, name: &str, session: &SessionRef, token: i64) -> Result<Workspace> {
+        let worker = self.world.worker(name, WorkspaceDisk::Own);
+        self.world.take_over(&worker, session, token).await
+    }
+
+    /// Takes over where that must fail for good, and returns the sentence.
+    async fn refused(&self, session: &SessionRef, token: i64) -> Result<String> {
+        let workspace = self.take_over("a", session, token).await?;
+        let error = workspace.unavailable().context("it is refused")?;
+        assert_eq!(error.code.to_string(), "workspace.fill_failed");
+        Ok(error.message.clone())
+    }
+}
+
+fn root(workspace: &Workspace) -> Result<&Path> {
+    workspace.root().with_context(|| format!("{:?}", workspace.unavailable()))
+}
+
+#[tokio::test]
+async fn a_filled_workspace_survives_on_another_disk() -> Result<()> {
+    let forge = Forge::new().await?;
+    let session = forge.session(None).await?;
+    let first = forge.take_over("a", &session, 1).await?;
+    let here = root(&first)?;
+    assert_eq!(git(here, &["status", "-sb"])?, "## main...origin/main");
+    assert_eq!(git(here, &["fsck", "--strict"])?, "");
+    std::fs::write(here.join("b"), "mine")?;
+    git(here, &["add", "b"])?;
+    git(here, &["commit", "-q", "-m", "mine"])?;
+    git(here, &["gc", "-q"])?;
+    std::fs::write(here.join("b"), "not committed")?;
+    let mine = git(here, &["rev-parse", "HEAD"])?;
+    forge.world.capture(&session, 1, here).await?;
+    std::fs::remove_dir_all(forge.world.folder.path().join("repositories"))?;
+    forge.server.fault(Some("503"))?;
+    let second = forge.take_over("b", &session, 2).await?;
+    let there = root(&second)?;
+    ensure!(here != there, "another disk");
+    assert_eq!(git(there, &["rev-parse", "HEAD"])?, mine);
+    assert_eq!(git(there, &["log", "--format=%s"])?, "mine\na");
+    assert_eq!(git(there, &["status", "--porcelain"])?, "M b");
+    git(there, &["fsck", "--strict", "--no-dangling"])?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_fill_that_broke_off_is_done_again_at_the_same_commit() -> Result<()> {
+    let forge = Forge::new().await?;
+    let old = git(&forge.work, &["rev-parse", "HEAD"])?;
+    let session = forge.session(Some("main")).await?;
+    forge.server.fault(Some("cut"))?;
+    let Err(away) = forge.take_over("a", &session, 1).await else {
+        bail!("half a pack is no pack")
+    };
+    ensure!(away.to_string().contains("fetching"), "{away}");
+    forge.server.fault(None)?;
+    forge.push("c", "later\n")?;
+    // A worker that died in mid checkout leaves this.
+    let left = forge.world.folder.path().join("a").join(session.org.to_string());
+    std::fs::write(left.join(format!("{}.1", session.location)).join("half"), "x")?;
+    let workspace = forge.take_over("a", &session, 2).await?;
+    let here = root(&workspace)?;
+    assert_eq!(git(here, &["rev-parse", "HEAD"])?, old, "the pinned commit");
+    ensure!(!here.join("half").exists() && !here.join("c").exists());
+    ensure!(workspace.made_anew().is_none(), "nobody has worked there, so nothing was lost");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_branch_that_was_rewritten_takes_nothing_away() -> Result<()> {
+    let forge = Forge::new().await?;
+    let session = forge.session(None).await?;
+    let first = forge.take_over("a", &session, 1).await?;
+    let old = git(root(&first)?, &["rev-parse", "HEAD"])?;
+    git(&forge.work, &["checkout", "-q", "--orphan", "new"])?;
+    let new = forge.push("z", "other history\n")?;
+    git(&forge.repository, &["gc", "-q", "--prune=now"])?;
+    let other = forge.session(None).await?;
+    let second = forge.take_over("a", &other, 1).await?;
+    assert_eq!(git(root(&second)?, &["rev-parse", "HEAD"])?, new);
+    assert_eq!(git(root(&first)?, &["rev-parse", "HEAD"])?, old);
+    git(root(&first)?, &["fsck", "--strict"])?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_there_is_not_fetched_again() -> Result<()> {
+    let forge = Forge::new().await?;
+    let fetches = |forge: &Forge| forge.server.requests().matches("POST").count();
+    forge.take_over("a", &forge.session(None).await?, 1).await?;
+    assert_eq!(fetches(&forge), 2, "refs and a pack");
+    forge.take_over("a", &forge.session(None).await?, 1).await?;
+    assert_eq!(fetches(&forge), 3, "refs");
+    forge.push("b", "two\n")?;
+    let third = forge.take_over("a", &forge.session(None).await?, 1).await?;
+    assert_eq!(fetches(&forge), 5);
+    assert_eq!(git(root(&third)?, &["log", "--format=%s"])?, "b\na");
+    git(root(&third)?, &["fsck", "--strict"])?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_failure_says_where_it_came_from_and_what_to_do() -> Result<()> {
+    let forge = Forge::new().await?;
+    let session = forge.session(Some("nope")).await?;
+    let told = forge.refused(&session, 1).await?;
+    ensure!(told.contains("no branch or tag `nope`; it has main"), "{told}");
+    let told = forge.refused(&forge.session_of("other", None).await?, 1).await?;
+    ensure!(told.contains("404") && told.contains("check the address"), "{told}");
+    for (fault, says) in [("401", "private"), ("302", "redirects")] {
+        forge.server.fault(Some(fault))?;
+        let told = forge.refused(&forge.session(None).await?, 1).await?;
+        ensure!(told.contains(says) && told.contains(&forge.server.host()), "{told}");
+    }
+    forge.server.fault(Some("503"))?;
+    let session = forge.session(None).await?;
+    let Err(away) = forge.take_over("a", &session, 1).await else { bail!("it is tried again") };
+    ensure!(away.to_string().contains("503"), "{away}");
+    forge.server.fault(None)?;
+    let origin = forge.world.runtime.store.origin(session.location_ref()).await?;
+    let fault = origin.context("an origin")?.fault.context("a fault")?;
+    ensure!(fault.code == "later", "{fault:?}");
+    root(&forge.take_over("a", &session, 2).await?)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_address_inside_is_read_that_nobody_has_listed() -> Result<()> {
+    let mut forge = Forge::new().await?;
+    let egress = Egress::new(&EgressOptions::default())?;
+    let folder = forge.world.folder.path().join("repositories");
+    forge.world.fills = Some(Fills::new(Arc::new(Plain), egress, folder));
+    let told = forge.refused(&forge.session(None).await?, 1).await?;
+    ensure!(told.contains("--egress-allow"), "{told}");
+    assert_eq!(forge.server.requests(), "");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_not_checked_out() -> Result<()> {
+    let mut forge = Forge::new().await?;
+    forge.push("large", &"0".repeat(100_000))?;
+    let bounds = FillBounds { file_bytes: 50_000, ..FillBounds::default() };
+    forge.world.fills = forge.world.fills.map(|fills| fills.with_bounds(bounds));
+    let session = forge.session(None).await?;
+    let told = forge.refused(&session, 1).await?;
+    ensure!(told.contains("a file of 100000 bytes"), "{told}");
+    let left = forge.world.folder.path().join("a").join(session.org.to_string());
+    ensure!(!left.join(format!("{}.1", session.location)).join("large").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tracked_file_too_large_for_snapshots_comes_back() -> Result<()> {
+    let forge = Forge::new().await?;
+    forge.push("large", &"0123456789abcdef".repeat(17 << 16))?;
+    let session = forge.session(None).await?;
+    let first = forge.take_over("a", &session, 1).await?;
+    std::fs::write(root(&first)?.join("small"), "mine")?;
+    std::fs::remove_file(root(&first)?.join("a"))?;
+    forge.world.capture(&session, 1, root(&first)?).await?;
+    let second = forge.take_over("b", &session, 2).await?;
+    let there = root(&second)?;
+    assert_eq!(git(there, &["status", "--porcelain"])?, "D a\n?? small");
+    assert_eq!(there.join("large").metadata()?.len(), 17 << 20);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_repository_that_means_harm_does_none() -> Result<()> {
+    let forge = Forge::new().await?;
+    // What git would do outside, if somebody had set it up so, this shows first.
+    let hooks = "hooks/post-checkout";
+    std::fs::create_dir(forge.work.join("hooks"))?;
+    forge.push(".gitattributes", "* filter=evil\n")?;
+    forge.push(".gitmodules", "[submodule \"x\"]\n\tpath = x\n\turl = https://h.org/x\n")?;
+    std::fs::write(forge.work.join(hooks), "#!/bin/sh\ntouch \"$PWD/../pwned\"\n")?;
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(forge.work.join(hooks), executable)?;
+    forge.push("z", "z")?;
+    let session = forge.session(None).await?;
+    let workspace = forge.take_over("a", &session, 1).await?;
+    let here = root(&workspace)?;
+    ensure!(here.join(hooks).exists() && !here.join("../pwned").exists());
+    git(here, &["-c", "core.hooksPath=hooks", "checkout", "-q", "--detach"])?;
+    ensure!(here.join("../pwned").exists(), "the hook works where git is told to run it");
+
+    let make = "set -e; blob=$(echo x | git hash-object -w --stdin); \
+                inner=$(printf '100644 blob %s\\tconfig\\n' $blob | git mktree); \
+                tree=$(printf '040000 tree %s\\t.GIT\\n' $inner | git mktree); \
+                git push -q --force origin $(git commit-tree -m x $tree):refs/heads/main";
+    let script = forge.world.folder.path().join("make.sh");
+    std::fs::write(&script, make)?;
+    git(&forge.work, &["-c", &format!("alias.make=!sh {}", script.display()), "make"])?;
+    let told = forge.refused(&forge.session(None).await?, 1).await?;
+    ensure!(told.contains("hasDotgit") && told.contains("checking"), "{told}");
+    let bare = forge.world.folder.path().join("bare");
+    git(
+        forge.world.folder.path(),
+        &["clone", "-q", "--no-checkout", &forge.repository.display().to_string(), "bare"],
+    )?;
+    ensure!(
+        git(&bare, &["ls-tree", "-r", "--name-only", "HEAD"])? == ".GIT/config",
+        "git itself takes it"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_session_did_goes_out_of_any_worker() -> Result<()> {
+    let forge = Forge::new().await?;
+    let session = forge.session(None).await?;
+    let runtime = &forge.world.runtime;
+    let fills = forge.world.fills.clone().context("fills")?;
+    let (store, now) = (&runtime.store, runtime.clock.now_ms());
+    let early = store.ask_out(session.clone(), "patch", now).await?;
+    out::make(runtime, &fills, session.org, &early).await?;
+    assert_eq!(store.session_out(session.org, early).await?.state, "nothing");
+    let workspace = forge.take_over("a", &session, 1).await?;
+    let here = root(&workspace)?;
+    std::fs::write(here.join("b"), "mine\n")?;
+    git(here, &["add", "b"])?;
+    git(here, &["commit", "-q", "-m", "mine"])?;
+    std::fs::write(here.join("c"), "not committed\n")?;
+    forge.world.capture(&session, 1, here).await?;
+    let head = git(here, &["rev-parse", "HEAD"])?;
+    let folder = forge.world.folder.path();
+    for kind in ["patch", "bundle"] {
+        let id = store.ask_out(session.clone(), kind, now).await?;
+        assert_eq!(store.asked_outs(now, 9).await?, [(session.org, id.clone())]);
+        out::make(runtime, &fills, session.org, &id).await?;
+        let made = store.session_out(session.org, id).await?;
+        let (name, _) = made.blob.with_context(|| format!("{:?}", made.fault))?;
+        let key = blobs::BlobKey::new(&session.org.to_string(), "out", &name)?;
+        std::fs::write(folder.join(kind), runtime.blobs.get(&key).await?)?;
+        assert_eq!(made.head.is_some(), kind == "bundle");
+    }
+    git(&forge.work, &["apply", "--check", &folder.join("patch").display().to_string()])?;
+    git(
+        &forge.work,
+        &["fetch", "-q", &folder.join("bundle").display().to_string(), "refs/oc/*:refs/oc/*"],
+    )?;
+    assert_eq!(git(&forge.work, &["rev-parse", "refs/oc/head"])?, head);
+    assert_eq!(git(&forge.work, &["show", "refs/oc/wip:c"])?, "not committed");
+    Ok(())
+}
