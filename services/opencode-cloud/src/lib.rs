@@ -35,6 +35,7 @@ pub mod render;
 pub mod run;
 pub mod run_ask;
 mod run_filling;
+mod run_session;
 pub mod run_state;
 mod secret_input;
 pub mod serve;

@@ -14,7 +14,7 @@ use crate::CliError;
 use crate::client::{Client, ClientOptions, SessionView, cause_text, parsed};
 use crate::output::Screen;
 use crate::render::printable;
-use crate::run::directory;
+use crate::run_session::directory;
 
 /// Bytes that are read at once.
 const PIECE: usize = 256 * 1024;
