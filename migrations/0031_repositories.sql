@@ -87,7 +87,6 @@ CREATE TABLE session_out (
     PRIMARY KEY (org_id, id),
     FOREIGN KEY (org_id, location_id) REFERENCES location ON DELETE CASCADE
 );
-CREATE INDEX session_out_asked ON session_out (asked_ms) WHERE state = 'asked';
 
 DO $$
 DECLARE

@@ -50,7 +50,7 @@ fn dependencies() -> Result<BTreeMap<String, BTreeSet<String>>> {
 
 /// The layers from the bottom to the executable at the top. A crate may use those below its own layer.
 const LAYERS: [(&str, &[&str]); 6] = [
-    ("words", &["domain", "context", "llm-protocol", "history", "settings", "tasks"]),
+    ("words", &["domain", "context", "git-wire", "llm-protocol", "history", "settings", "tasks"]),
     (
         "mechanism",
         &[
@@ -66,6 +66,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "simulated-model",
             "session-rules",
             "snapshots",
+            "workspaces",
         ],
     ),
     ("product", &["auth", "tools", "catalog", "credentials"]),
@@ -228,12 +229,16 @@ const PROGRAMS: [&str; 6] =
     ["Command::new(", "process::Command", "libc::fork", "libc::exec", "posix_spawn", "sys::exec("];
 
 /// The places that may, with the reason.
-const MAY_START_PROGRAMS: [(&str, &str); 6] = [
+const MAY_START_PROGRAMS: [(&str, &str); 7] = [
     ("crates/sandbox/src/", "the sandbox itself, and nothing else on a workspace"),
     ("crates/boot/", "Postgres and NATS, in the data folder"),
     ("crates/testkit/", "servers of tests"),
     ("services/opencode-cloud/src/attach_cmd.rs", "the released client, for the person there"),
     ("services/opencode-cloud/src/output.rs", "the pager of the person at the terminal"),
+    (
+        "services/opencode-cloud/src/session_pull.rs",
+        "the git of the person there, in their own clone",
+    ),
     ("services/opencode-cloud/src/serve/cluster.rs", "the roles of `dev-cluster`"),
 ];
 
