@@ -43,7 +43,7 @@ pub struct RunArgs {
     /// Directory to work in [default: this one; with --session, the session's]
     #[arg(long, value_name = "PATH")]
     pub directory: Option<PathBuf>,
-    /// Work in a clone of this public repository, at a branch, a tag or a commit: https://HOST/PATH[@REF]
+    /// Work in a clone of this public repository (https), at a branch, a tag or a commit
     #[arg(long, value_name = "URL[@REF]", value_parser = repository, conflicts_with_all = ["directory", "session", "continue_last"])]
     pub repo: Option<Address>,
     /// Continue this session, in its own directory
