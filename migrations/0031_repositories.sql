@@ -35,7 +35,7 @@ CREATE TABLE repository_pack (
     FOREIGN KEY (org_id, repository_id) REFERENCES repository ON DELETE CASCADE
 );
 
--- What a Location begins with, if that is not nothing. No drain starts there before it is filled.
+-- The beginning of a Location, if that is not nothing. No drain starts there before it is filled.
 CREATE TABLE location_origin (
     org_id uuid NOT NULL,
     location_id text COLLATE "C" NOT NULL,

@@ -124,7 +124,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever this takes, git takes too.
+        /// Git takes every name that this takes.
         #[test]
         fn what_is_taken_git_takes(name in "refs/heads/[a-c.@{}/~ *-]{1,12}(\\.lock)?") {
             if name.parse::<RefName>().is_ok() {

@@ -1,11 +1,11 @@
-//! What a Location begins with, and how far its fill is.
+//! The origin of a Location, and how far its fill is.
 
 use domain::{Feature, FencingToken, LocationRef, OrgId, RepositoryId};
 
 use crate::pool::Tx;
 use crate::{RepositoryRow, Store, StoreError};
 
-/// What a Location begins with: a commit of a repository.
+/// The beginning of a Location: a commit of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginRow {
     /// The repository.
@@ -103,7 +103,7 @@ impl Store {
         .await
     }
 
-    /// What a Location begins with; `None` if that is nothing.
+    /// The origin of a Location; `None` if it begins with nothing.
     ///
     /// # Errors
     /// When the database fails.

@@ -256,7 +256,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is read is written so that it is read again.
+        /// An address that is read is written so that it is read again.
         #[test]
         fn an_address_survives_its_text(text in "https://[a-z0-9.:]{1,12}/[a-zA-Z0-9./~_-]{1,20}(@[a-z/.]{1,8})?") {
             if let Ok(address) = Address::parse(&text) {

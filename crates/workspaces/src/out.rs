@@ -13,7 +13,7 @@ pub enum Out {
     Bundle,
 }
 
-/// What a bundle was made of, as [`bundle`] prints it.
+/// The commits that a bundle was made of, as [`bundle`] prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutFound {
     /// The newest commit.

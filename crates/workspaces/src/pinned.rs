@@ -81,7 +81,7 @@ pub fn resolve(
 #[must_use]
 pub fn wanted(commit: Oid, refs: &[Listed], known: &HashSet<Oid>) -> Vec<Oid> {
     if known.contains(&commit) {
-        // What is there suffices: other branches are not worth a fetch.
+        // The pinned commit suffices: other branches are not worth a fetch.
         return Vec::new();
     }
     let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! What `run --repo` says while the service makes the clone.
+//! The lines that `run --repo` says while the service makes the clone.
 
 use serde::Deserialize;
 
@@ -46,7 +46,7 @@ impl Filling {
 fn text(repository: &RepositoryView) -> Option<String> {
     let RepositoryView { url, commit, branch, state, stage, bytes, fault } = repository;
     if let Some(FaultView { code, message }) = fault {
-        // What is tried again is no failure yet; what is not is the outcome, which is told too.
+        // A try that is repeated is no failure yet; the last one is the outcome, which is told too.
         return (code == "later").then(|| format!("waiting: {message}"));
     }
     let short = |commit: &String| commit.chars().take(12).collect::<String>();

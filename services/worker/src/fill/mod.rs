@@ -40,7 +40,7 @@ const AT_ONCE: usize = 2;
 /// The shortest time between two notes of progress.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
-/// What fills need of a worker.
+/// The parts of a worker that fills need.
 #[derive(Clone)]
 pub struct Fills {
     pub(crate) sandbox: Arc<dyn Sandbox>,

@@ -266,7 +266,7 @@ async fn a_tracked_file_too_large_for_snapshots_comes_back() -> Result<()> {
 #[tokio::test]
 async fn a_repository_that_means_harm_does_none() -> Result<()> {
     let forge = Forge::new().await?;
-    // What git would do outside, if somebody had set it up so, this shows first.
+    // This shows first that git would do it outside, if somebody had set it up so.
     let hooks = "hooks/post-checkout";
     std::fs::create_dir(forge.work.join("hooks"))?;
     forge.push(".gitattributes", "* filter=evil\n")?;
