@@ -70,6 +70,9 @@ mod tree;
 mod turn;
 mod unanswered;
 mod unnamed_blob;
+mod usage;
+mod usage_check;
+mod usage_read;
 mod workspace;
 mod write;
 
@@ -121,4 +124,9 @@ pub use tree::{Expected, MAX_CHILDREN, MAX_DEPTH, TreeUsage};
 pub use turn::{AttemptRow, TurnKind, TurnRow};
 pub use unanswered::UnansweredWrite;
 pub use unnamed_blob::{BlobUse, NamedBlob};
+pub use usage::UsageDue;
+pub use usage_read::{
+    MAX_USAGE_ROWS, UsageAnswer, UsageKey, UsageNames, UsageOf, UsageQuery, UsageRow, UsageStep,
+    UsageTable,
+};
 pub use workspace::{ChangeRow, PackRow, Seed};

@@ -48,6 +48,7 @@ mod sign_in;
 mod simulated;
 mod table;
 pub mod transfer;
+mod usage_cmd;
 
 pub use error::CliError;
 

@@ -25,4 +25,5 @@ pub(crate) mod reverts;
 pub(crate) mod sessions;
 pub(crate) mod settings;
 pub(crate) mod tree;
+pub(crate) mod usage;
 pub(crate) mod wait;

@@ -16,7 +16,9 @@ use crate::surface::extract::{Body, CanAdminister, CanPrompt, CanRead, LargeRead
 use crate::surface::native::export::Exported;
 use crate::surface::native::log::Log;
 use crate::surface::native::repository::{BUNDLE, BundleFile, PATCH, PatchFile};
+use crate::surface::native::usage::UsageReply;
 use crate::surface::paged::{JsonText, Paged};
+use crate::view::UsageView;
 
 /// Writes the schemas of types, each once, under their names.
 pub(super) struct Schemas {
@@ -168,6 +170,13 @@ impl Reply for Exported {
     fn describe(_: &mut Schemas) -> Answer {
         let body = Some(json_schema!({ "type": "object", "required": ["type"] }));
         Answer { status: StatusCode::OK, body, is_page: false, media: LINES, event: None }
+    }
+}
+
+/// Sums of usage are JSON, or CSV where that is asked for.
+impl Reply for UsageReply {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        Json::<UsageView>::describe(schemas)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::ApiState;
 use crate::surface::native::{
     agents, asks, credentials, diff, entries, explain, export, fork, health, import, inbox,
     instructions, log, messages, models, moves, oauth, platform, projects, providers, repository,
-    reverts, sessions, settings, tree, wait,
+    reverts, sessions, settings, tree, usage, wait,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -212,6 +212,12 @@ pub(super) fn routes() -> Vec<Route> {
             "instructions.set",
             "Set the organisation's instructions; an empty text removes them",
             instructions::set,
+        ),
+        get(
+            "/platform/usage",
+            "usage.get",
+            "Show sums of usage: of a time, in steps and parts",
+            usage::show,
         ),
         get(
             "/platform/settings",

@@ -29,4 +29,5 @@ mod routes;
 mod settings;
 mod stock;
 mod tree;
+mod usage;
 mod world;
