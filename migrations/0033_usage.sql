@@ -62,13 +62,16 @@ CREATE TABLE usage_gone (LIKE usage_hourly INCLUDING ALL);
 CREATE INDEX usage_daily_of_person ON usage_daily (org_id, person, starts_ms);
 CREATE INDEX usage_daily_of_project ON usage_daily (org_id, project, starts_ms);
 
--- Days by model and agent, and days by person and project: what most questions need, in a few rows.
+-- Days by model and agent, by person, and by project: what most questions need, in a few rows.
 CREATE TABLE usage_model (LIKE usage_hourly INCLUDING DEFAULTS);
 ALTER TABLE usage_model DROP COLUMN person, DROP COLUMN project;
 ALTER TABLE usage_model ADD PRIMARY KEY (org_id, starts_ms, provider, model, agent);
 CREATE TABLE usage_person (LIKE usage_hourly INCLUDING DEFAULTS);
-ALTER TABLE usage_person DROP COLUMN agent, DROP COLUMN provider, DROP COLUMN model;
-ALTER TABLE usage_person ADD PRIMARY KEY (org_id, starts_ms, person, project);
+ALTER TABLE usage_person DROP COLUMN project, DROP COLUMN agent, DROP COLUMN provider, DROP COLUMN model;
+ALTER TABLE usage_person ADD PRIMARY KEY (org_id, starts_ms, person);
+CREATE TABLE usage_project (LIKE usage_hourly INCLUDING DEFAULTS);
+ALTER TABLE usage_project DROP COLUMN person, DROP COLUMN agent, DROP COLUMN provider, DROP COLUMN model;
+ALTER TABLE usage_project ADD PRIMARY KEY (org_id, starts_ms, project);
 
 -- Days by tool, and by the end of turns. `code` is the error's.
 CREATE TABLE usage_tool (
@@ -110,7 +113,7 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY['usage_cursor', 'usage_through', 'usage_hourly', 'usage_daily', 'usage_gone',
-        'usage_model', 'usage_person', 'usage_tool', 'usage_outcome'] LOOP
+        'usage_model', 'usage_person', 'usage_project', 'usage_tool', 'usage_outcome'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format(

@@ -26,7 +26,9 @@ BEGIN
         (SELECT coalesce(string_agg(format('u.%I', n), ', ' ORDER BY place), '') FROM unnest(p_by) WITH ORDINALITY AS t (n, place)),
         (SELECT string_agg(format('sum(u.%I)', n), ', ' ORDER BY place)
             FROM unnest(p_sums) WITH ORDINALITY AS t (n, place)),
-        CASE WHEN is_about_people THEN 'count(DISTINCT u.person) FILTER (WHERE u.prompts > 0)' ELSE 'NULL::bigint' END,
+        CASE WHEN p_table = 'usage_person' AND p_step = 'day' AND p_by <@ ARRAY['person']
+            THEN 'count(*) FILTER (WHERE u.prompts > 0)' -- each has a row a day
+            WHEN is_about_people THEN 'count(DISTINCT u.person) FILTER (WHERE u.prompts > 0)' ELSE 'NULL::bigint' END,
         p_table,
         (SELECT string_agg(format(' AND u.%I = ANY (%L::text[])', k, v), '')
             FROM (SELECT f.k, array_agg(f.v) AS v FROM unnest(p_keys, p_values) AS f (k, v) GROUP BY f.k) AS chosen),

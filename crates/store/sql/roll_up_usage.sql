@@ -38,7 +38,8 @@ BEGIN
     PERFORM add_usage(p_org, 'usage_hourly', hour, ARRAY['person', 'project', 'agent', 'provider', 'model'], facts);
     PERFORM add_usage(p_org, 'usage_daily', day, ARRAY['person', 'project', 'agent', 'provider', 'model'], facts);
     PERFORM add_usage(p_org, 'usage_model', day, ARRAY['provider', 'model', 'agent'], facts);
-    PERFORM add_usage(p_org, 'usage_person', day, ARRAY['person', 'project'], facts);
+    PERFORM add_usage(p_org, 'usage_person', day, ARRAY['person'], facts);
+    PERFORM add_usage(p_org, 'usage_project', day, ARRAY['project'], facts);
     INSERT INTO usage_tool AS u (org_id, starts_ms, tool, outcome, calls, run_ms)
     SELECT p_org, f.starts_ms - f.starts_ms % day AS span, f.tool, f.outcome, sum(f.tool_calls), sum(f.run_ms)
     FROM unnest(facts) AS f WHERE f.tool IS NOT NULL GROUP BY span, f.tool, f.outcome

@@ -91,7 +91,7 @@ async fn differences(tx: &mut Tx, org: OrgId) -> Result<Vec<Violation>, StoreErr
     let mut found = recount.differences("usage_daily", names);
 
     // The other tables have the same days in other parts.
-    for table in ["usage_model", "usage_person", "usage_hourly"] {
+    for table in ["usage_model", "usage_person", "usage_project", "usage_hourly"] {
         let mut sums = Sums::default();
         sums.add_all(Kept { table, keys: &[], sums: names }.read(tx, org).await?, 1);
         sums.add_all(Kept { keys: &[], ..daily }.read(tx, org).await?, -1);

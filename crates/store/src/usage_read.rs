@@ -110,7 +110,8 @@ impl UsageTable {
     const DAILY: Self = Self::work("usage_daily", Self::ALL_KEYS);
     const MODEL: Self =
         Self::work("usage_model", &[UsageKey::Provider, UsageKey::Model, UsageKey::Agent]);
-    const PERSON: Self = Self::work("usage_person", &[UsageKey::Person, UsageKey::Project]);
+    const PERSON: Self = Self::work("usage_person", &[UsageKey::Person]);
+    const PROJECT: Self = Self::work("usage_project", &[UsageKey::Project]);
     const TOOL: Self = Self {
         name: "usage_tool",
         keys: &[UsageKey::Tool, UsageKey::Outcome],
@@ -164,7 +165,9 @@ impl UsageQuery {
     pub fn table(&self) -> Option<UsageTable> {
         let tables: &[UsageTable] = match (self.of, self.step) {
             (UsageOf::Work, UsageStep::Hour) => &[UsageTable::HOURLY],
-            (UsageOf::Work, _) => &[UsageTable::PERSON, UsageTable::MODEL, UsageTable::DAILY],
+            (UsageOf::Work, _) => {
+                &[UsageTable::PERSON, UsageTable::PROJECT, UsageTable::MODEL, UsageTable::DAILY]
+            }
             (UsageOf::Tools | UsageOf::Ends, UsageStep::Hour) => &[],
             (UsageOf::Tools, _) => &[UsageTable::TOOL],
             (UsageOf::Ends, _) => &[UsageTable::OUTCOME],

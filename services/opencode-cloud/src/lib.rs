@@ -22,6 +22,7 @@ mod config;
 mod credential_cmd;
 mod error;
 mod explain_cmd;
+mod limit_cmd;
 pub mod llm_cmd;
 mod login_cmd;
 pub mod models_cmd;

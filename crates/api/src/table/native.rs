@@ -10,7 +10,7 @@ use crate::ApiState;
 use crate::surface::native::{
     agents, asks, credentials, diff, entries, explain, export, fork, health, import, inbox,
     instructions, log, messages, models, moves, oauth, platform, projects, providers, repository,
-    reverts, sessions, settings, tree, usage, wait,
+    reverts, sessions, settings, spending, tree, usage, wait,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -212,6 +212,18 @@ pub(super) fn routes() -> Vec<Route> {
             "instructions.set",
             "Set the organisation's instructions; an empty text removes them",
             instructions::set,
+        ),
+        get(
+            "/platform/limit",
+            "limit.list",
+            "Show the monthly limits of cost, and what is spent of them",
+            spending::list,
+        ),
+        put(
+            "/platform/limit",
+            "limit.set",
+            "Set a monthly limit of cost, or remove it",
+            spending::set,
         ),
         get(
             "/platform/usage",

@@ -340,7 +340,7 @@ async fn steps_and_the_time_before_are_told_apart() {
     // 2026-11-21 is a Saturday.
     for (days, cost) in [(0, 1), (1, 2), (2, 4), (9, 8), (40, 16)] {
         sqlx::query(
-            "INSERT INTO usage_person SELECT $1, $2, 'p', 'j', 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3, 0, 0, 0, 0",
+            "INSERT INTO usage_person SELECT $1, $2, 'p', 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3, 0, 0, 0, 0",
         )
         .bind(world.org.0)
         .bind(NOW - NOW % day - days * day)
