@@ -13,6 +13,7 @@ mod stock;
 mod stock_tool;
 mod todo;
 mod tokens;
+mod usage;
 
 pub(crate) use agent::{agents, second_agents};
 pub(crate) use ask::{AskView, is_permission, second_ask, stock_ask};
@@ -26,3 +27,4 @@ pub(crate) use session::SessionView;
 pub(crate) use stock::{all_as_stock, as_stock, part_as_stock};
 pub(crate) use todo::{stock_todos, todos_of};
 pub(crate) use tokens::{TokensView, Usd, usd};
+pub(crate) use usage::{UsageView, csv};

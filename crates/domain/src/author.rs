@@ -17,3 +17,11 @@ impl Author {
         Self { key: key.into(), actor: None }
     }
 }
+
+impl Author {
+    /// Whom usage and limits count it for.
+    #[must_use]
+    pub fn person(&self) -> &str {
+        &self.key
+    }
+}

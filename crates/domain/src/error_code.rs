@@ -10,6 +10,8 @@ words! {
         ContextTooLarge = "context.too_large",
         /// The facts that the model must be told first could not be found out.
         ContextUnavailable = "context.unavailable",
+        /// A monthly limit of cost is reached.
+        LimitSpending = "limit.spending",
         /// The organisation does not allow the model.
         ModelNotAllowed = "model.not_allowed",
         /// No such provider is configured.

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{
-    Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind, PromptAdmitted,
+    Author, Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind, PromptAdmitted,
     RecordedEvent, RevertCommitted, Seq, SessionEvent, SessionId, SessionIncarnation, SideOutcome,
     TimestampMs, ToolRule, TurnId, TurnOutcome, TurnUsage, WakeScope,
 };
@@ -58,6 +58,8 @@ struct State {
     /// The first prompt of a user, and its message's index.
     first_prompt: Option<(MessageId, usize)>,
     last_prompt: Option<MessageId>,
+    /// The author of the newest promoted prompt that somebody wrote, or else of the session.
+    author: Option<Author>,
     steps: i32,
     interrupt: Option<Seq>,
     /// Somebody has woken the session since.
@@ -260,8 +262,15 @@ impl History {
                 state.rules = created.rules.as_slice().into();
                 state.directory = created.directory.as_str().into();
                 state.titled = created.named;
+                state.author.clone_from(&created.by);
             }
             SessionEvent::PromptPromoted(promoted) => {
+                let of = |input: &&PendingInput| input.prompt.message == promoted.message;
+                if let Some(input) = state.pending.iter().find(of)
+                    && input.prompt.synthetic.is_none()
+                {
+                    state.author.clone_from(&input.prompt.by);
+                }
                 state.pending.retain(|input| input.prompt.message != promoted.message);
                 let texts = promoted.parts.iter().map(|part| {
                     let domain::PromptPart::Text { text, .. } = part;

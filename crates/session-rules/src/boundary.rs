@@ -117,6 +117,14 @@ impl Rules<'_> {
                 }
             }
         };
+        let written = prompts.iter().rev().find(|input| input.prompt.synthetic.is_none());
+        let author =
+            written.map_or(draft.history().author(), |input| input.prompt.by.as_ref()).cloned();
+        if let Some(reached) = observed.stop(author.as_ref()) {
+            // Nothing is promoted: the input waits for the next wake, after the limit was raised or the month is over.
+            let next = end(draft, DrainOutcome::Failed, Some(reached.clone()));
+            return Verdict::Write(next, DrainEnd::Park, Site::LimitReached);
+        }
         if !prompts.is_empty() {
             commit_revert(draft);
         }

@@ -8,11 +8,13 @@ use context::{
     SystemContext, entries, skill_guidance,
 };
 use domain::{
-    ContextUpdated, EpochReason, EpochStarted, ErrorCode, MessageId, Permitted, SessionError,
+    Author, ContextUpdated, EpochReason, EpochStarted, ErrorCode, MessageId, Permitted,
+    SessionError,
 };
 use history::History;
 
 use crate::draft::Draft;
+use crate::spending::SpendingStop;
 
 /// The observation of the Context Sources before a write. The write compares it with the snapshot.
 #[derive(Debug, Clone)]
@@ -20,6 +22,7 @@ pub struct Observation {
     seen: Result<SystemContext, DuplicateKey>,
     reads: Arc<BTreeSet<String>>,
     skills: Loaded<Arc<[Skill]>>,
+    stop: Arc<SpendingStop>,
     /// Whether anybody has looked.
     is_seen: bool,
 }
@@ -29,7 +32,8 @@ impl Observation {
     /// read `reads`.
     #[must_use]
     pub fn new(seen: Result<SystemContext, DuplicateKey>, reads: Arc<BTreeSet<String>>) -> Self {
-        Self { seen, reads, skills: Loaded::Absent, is_seen: true }
+        let (skills, stop) = (Loaded::Absent, Arc::default());
+        Self { seen, reads, skills, stop, is_seen: true }
     }
 
     /// Adds the Location's skills, whoever may load them.
@@ -38,12 +42,24 @@ impl Observation {
         Self { skills, ..self }
     }
 
+    /// Adds who may begin no turn because of a monthly limit.
+    #[must_use]
+    pub fn with_stop(self, stop: Arc<SpendingStop>) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Returns why work for a prompt of `author` must not begin.
+    pub(crate) fn stop(&self, author: Option<&Author>) -> Option<&SessionError> {
+        self.stop.of(author)
+    }
+
     /// Returns an empty observation, for a write that is not expected to tell any context. If it must after all, it
     /// asks for a look first ([`Replied::LookFirst`](crate::Replied::LookFirst)).
     #[must_use]
     pub fn unseen() -> Self {
         let seen = SystemContext::combine([]);
-        Self { seen, reads: Arc::default(), skills: Loaded::Absent, is_seen: false }
+        let (reads, skills, stop) = (Arc::default(), Loaded::Absent, Arc::default());
+        Self { seen, reads, skills, stop, is_seen: false }
     }
 
     /// Returns whether anybody has looked.

@@ -63,6 +63,8 @@ sites! {
     Overflowed = "overflowed",
     /// A boundary found no Baseline System Context, so pending input waits.
     ContextBlocked = "context-blocked",
+    /// A boundary found a monthly limit of cost reached, so pending input waits.
+    LimitReached = "limit-reached",
     /// A boundary could not continue with its promotions or settlements.
     BoundaryFailed = "boundary-failed",
     /// Intents during a stream.

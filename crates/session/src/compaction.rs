@@ -5,6 +5,7 @@ use session_rules::{Compacted, Next, Said, TurnPlan};
 
 use crate::drain::{Drain, Stop};
 use crate::ending::provider_error;
+use crate::spending::Allowed;
 use crate::turn::{Streamed, Turn};
 
 impl<'r> Drain<'r> {
@@ -12,6 +13,15 @@ impl<'r> Drain<'r> {
     pub(crate) async fn compact(&mut self, mut plan: TurnPlan) -> Result<Next, Stop> {
         loop {
             let mut turn = Turn::beside(Said::new(plan.turn.clone(), plan.message.clone()));
+            let _counted = match self.allowed(&plan, &mut turn).await? {
+                Allowed::Go(counted) => counted,
+                Allowed::Wait | Allowed::Interrupted => {
+                    return self.cancel_compaction(&turn.said).await;
+                }
+                Allowed::Stop(reached) => {
+                    return self.fail_compaction(&plan, &turn.said, reached).await;
+                }
+            };
             match self.stream(&plan, &mut turn).await? {
                 Streamed::Interrupted => return self.cancel_compaction(&turn.said).await,
                 Streamed::Whole => {

@@ -8,6 +8,7 @@ use store::Store;
 
 use crate::providers::ProviderHub;
 use crate::settings::DrainSettings;
+use crate::spending::Spending;
 
 /// The state that all drains of a worker share. Cheap to clone.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub struct Runtime {
     pub settings: Arc<DrainSettings>,
     /// Components that are known to be stored.
     pub stored: StoredComponents,
+    /// What is known of monthly limits.
+    pub spending: Spending,
 }
 
 impl Runtime {

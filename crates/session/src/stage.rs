@@ -90,10 +90,14 @@ impl<'r> Stage<'r> {
     /// Reads the Context Sources, and publishes the project's settings if they have changed.
     pub(crate) async fn look_at(&self, at: ObservedAt) -> Observation {
         let Self { runtime, session, workspace, token, .. } = self;
-        let observed = observe(at.clone(), workspace).await;
+        let now = runtime.clock.now_ms();
+        let (observed, stop) = tokio::join!(
+            observe(at.clone(), workspace),
+            runtime.spending.stop(&runtime.store, session.org, now)
+        );
         let (settings, found) = (workspace.settings(), at.settings().await);
         settings.looked(runtime, &session.location_ref(), *token, found).await;
-        observed
+        observed.with_stop(stop)
     }
 
     /// Returns the current facts for decisions.

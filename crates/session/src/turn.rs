@@ -24,6 +24,7 @@ use crate::ending::provider_error;
 use crate::patience::patiently;
 use crate::providers::{Blocked, Way};
 use crate::rate::Asks;
+use crate::spending::Allowed;
 use crate::toolbox::Ran;
 
 /// The open turn: what it has said, and the bodies of its calls.
@@ -143,6 +144,13 @@ impl<'r> Drain<'r> {
         let mut turn = Turn::of(Said::new(plan.turn.clone(), plan.message.clone()));
         self.live.begin(plan.message.clone());
         loop {
+            let counted = match self.allowed(&plan, &mut turn).await? {
+                Allowed::Go(counted) => counted,
+                Allowed::Wait | Allowed::Interrupted => return self.interrupt_turn(turn).await,
+                Allowed::Stop(reached) => {
+                    return self.fail_turn(&plan.started.attempt, turn, reached).await;
+                }
+            };
             match self.stream(&plan, &mut turn).await? {
                 Streamed::Whole => {
                     self.paid_failures = 0;
@@ -163,6 +171,8 @@ impl<'r> Drain<'r> {
                         let error = provider_error(&error);
                         return self.fail_turn(&plan.started.attempt, turn, error).await;
                     };
+                    // The next attempt counts as a request of its own.
+                    drop(counted);
                     let usage = turn.forget_attempt();
                     plan.started = self.schedule_retry(&plan.started, usage, &error, delay).await?;
                     if self.finish_bodies(&mut turn, delay).await? {

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use session_rules::Site;
 
 /// The commit sites that are not simulated: simulated workers have no real files.
-pub const NOT_SIMULATED: [Site; 1] = [Site::Counted];
+pub const NOT_SIMULATED: [Site; 2] = [Site::Counted, Site::LimitReached];
 
 /// The commit sites that are simulated.
 pub(crate) fn sites() -> impl Iterator<Item = Site> {

@@ -36,6 +36,8 @@ BEGIN
         outcome := 'exists';
         RETURN;
     END IF;
+    -- It was used where it was made.
+    INSERT INTO usage_through (incarnation, org_id, first, last) VALUES (number, p_org, p_events, p_events);
     PERFORM put_components(p_org, p_hashes, p_components);
     IF p_tree IS NOT NULL THEN
         -- Under token 0, which no worker has: each capture of this service is newer.

@@ -18,6 +18,7 @@ macro_rules! functions {
 
 /// The name of each function and the text of its file.
 const FUNCTIONS: &[(&str, &str)] = functions![
+    "add_usage",
     "admit_control",
     "admit_prompt",
     "admit_prompts",
@@ -37,6 +38,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "create_session",
     "delete_session",
     "drop_projections",
+    "due_usage",
     "edit_session",
     "forget_blobs",
     "forget_changes",
@@ -78,9 +80,12 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "read_provider_settings",
     "read_session",
     "read_settings",
+    "read_usage",
+    "recount_usage",
     "remove_entry",
     "rename_session",
     "reply_text",
+    "roll_up_usage",
     "seed_location",
     "session_tree",
     "set_entry",
@@ -91,6 +96,8 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "take_provider_rate",
     "take_provider_rate_at",
     "take_refresh",
+    "usage_facts",
+    "usage_sums",
     "used_locations",
     "wake_session",
     "write_drain",

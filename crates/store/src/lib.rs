@@ -66,6 +66,7 @@ mod session_edit;
 mod session_list;
 mod session_out;
 mod settings;
+mod spending;
 mod tenant;
 mod todo;
 mod transaction;
@@ -74,6 +75,9 @@ mod tree;
 mod turn;
 mod unanswered;
 mod unnamed_blob;
+mod usage;
+mod usage_check;
+mod usage_read;
 mod workspace;
 mod write;
 
@@ -126,9 +130,15 @@ pub use session_edit::SessionEdit;
 pub use session_list::{LOOKED_AT, SessionFilter, SessionPage, SessionsOf};
 pub use session_out::{OutMade, OutRow};
 pub use settings::{KnownSettings, SettingsOf, SettingsSeen, SettingsText, StoredSettings};
+pub use spending::{EACH_PERSON, MAX_LIMITS, Month, ORGANISATION, Spent};
 pub use transcript::{CallRow, MessageRow, Messages, PartRow, Transcript};
 pub use tree::{Expected, MAX_CHILDREN, MAX_DEPTH, TreeUsage};
 pub use turn::{AttemptRow, TurnKind, TurnRow};
 pub use unanswered::UnansweredWrite;
 pub use unnamed_blob::{BlobUse, NamedBlob};
+pub use usage::UsageDue;
+pub use usage_read::{
+    MAX_USAGE_ROWS, UsageAnswer, UsageKey, UsageNames, UsageOf, UsageQuery, UsageRow, UsageStep,
+    UsageTable,
+};
 pub use workspace::{ChangeRow, PackRow, Seed};

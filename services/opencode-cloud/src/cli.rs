@@ -16,9 +16,9 @@ use crate::serve::{
     ServeError, cluster, doctor_cmd, level_cmd, migrate, owner_link_cmd, placement_cmd, roles, up,
 };
 use crate::{
-    CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, key_cmd, llm_cmd,
+    CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, key_cmd, limit_cmd, llm_cmd,
     login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, rebuild_cmd, run, session_cmd,
-    simulated, transfer, user_cmd,
+    simulated, transfer, usage_cmd, user_cmd,
 };
 
 /// OpenCode sessions as a service.
@@ -66,6 +66,10 @@ pub enum Command {
     Provider(provider_cmd::ProviderArgs),
     /// Keep, list and forget keys and sign-ins at model providers
     Credential(credential_cmd::CredentialArgs),
+    /// Show what sessions used: tokens, costs, tools, by day, person, project or model
+    Usage(usage_cmd::UsageArgs),
+    /// Show, set and remove monthly limits of cost
+    Limit(limit_cmd::LimitArgs),
     /// Stop what a session is doing
     Abort(session_cmd::AbortArgs),
     /// Show the exact request that was sent to a model, rebuilt from rows and proved by its hash
@@ -147,6 +151,8 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Project(args) => client(project_cmd::execute(args, &mut screen)),
         Command::Provider(args) => client(provider_cmd::execute(args, &mut screen)),
         Command::Credential(args) => client(credential_cmd::execute(args, &mut screen)),
+        Command::Limit(args) => client(limit_cmd::execute(args, &mut screen)),
+        Command::Usage(args) => client(usage_cmd::execute(args, &mut screen)),
         Command::Abort(args) => client(session_cmd::abort(args, &mut screen)),
         Command::Explain(args) => client(explain_cmd::execute(args, &mut screen)),
         Command::Rebuild(args) => client(rebuild_cmd::execute(args, &mut screen)),
@@ -330,6 +336,8 @@ mod tests {
             "import - --directory . --json",
             "project list",
             "project show prj_1",
+            "usage --by model --csv",
+            "limit set 20 --each",
             "provider list --all",
             "credential list",
             "credential add openai --label team",

@@ -23,6 +23,7 @@ mod credential_cmd;
 mod error;
 mod explain_cmd;
 mod key_cmd;
+mod limit_cmd;
 pub mod llm_cmd;
 mod login_cmd;
 pub mod models_cmd;
@@ -50,6 +51,7 @@ mod sign_in;
 mod simulated;
 mod table;
 pub mod transfer;
+mod usage_cmd;
 mod user_cmd;
 
 pub use error::CliError;

@@ -16,6 +16,7 @@ use crate::executor::{Executor, Message};
 use crate::fill::{OUTS, make_outs};
 use crate::heartbeat::{self, Pulse};
 use crate::options::{WorkerOptions, WorkerParts};
+use crate::usage::{self, USAGE};
 
 const EXECUTOR: TaskKind = TaskKind::new("worker executor", OnError::StopRole, OnCancel::Wait);
 const HINTS: TaskKind = TaskKind::new("worker hints", OnError::StopRole, OnCancel::Abort);
@@ -68,6 +69,7 @@ pub fn start(
     let collector = Collector { runtime: parts.runtime.clone(), options: options.clone() };
     tasks.spawn(COLLECTION, collector.run());
     tasks.spawn(ERRANDS, errands::run(parts.runtime.clone()));
+    tasks.spawn(USAGE, usage::run(parts.runtime.store.clone()));
     if let Some(fills) = parts.fills.clone() {
         tasks.spawn(OUTS, make_outs(parts.runtime.clone(), fills));
     }

@@ -28,5 +28,7 @@ pub(crate) mod repository;
 pub(crate) mod reverts;
 pub(crate) mod sessions;
 pub(crate) mod settings;
+pub(crate) mod spending;
 pub(crate) mod tree;
+pub(crate) mod usage;
 pub(crate) mod wait;

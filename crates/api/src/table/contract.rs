@@ -21,7 +21,9 @@ use crate::surface::native::login::{LoggedIn, LoggedOut};
 use crate::surface::native::me::MeView;
 use crate::surface::native::people::{Changed, PersonView};
 use crate::surface::native::repository::{BUNDLE, BundleFile, PATCH, PatchFile};
+use crate::surface::native::usage::UsageReply;
 use crate::surface::paged::{JsonText, Paged};
+use crate::view::UsageView;
 
 /// Writes the schemas of types, each once, under their names.
 pub(super) struct Schemas {
@@ -198,6 +200,13 @@ impl Reply for Exported {
     fn describe(_: &mut Schemas) -> Answer {
         let body = Some(json_schema!({ "type": "object", "required": ["type"] }));
         Answer { status: StatusCode::OK, body, is_page: false, media: LINES, event: None }
+    }
+}
+
+/// Sums of usage are JSON, or CSV where that is asked for.
+impl Reply for UsageReply {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        Json::<UsageView>::describe(schemas)
     }
 }
 

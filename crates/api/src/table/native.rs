@@ -15,7 +15,7 @@ use crate::ApiState;
 use crate::surface::native::{
     agents, asks, credentials, diff, entries, explain, export, fork, health, import, inbox,
     instructions, keys, log, login, me, messages, models, moves, oauth, people, platform, projects,
-    providers, repository, reverts, sessions, settings, tree, wait,
+    providers, repository, reverts, sessions, settings, spending, tree, usage, wait,
 };
 
 /// Why probes prove nothing.
@@ -340,6 +340,27 @@ pub(super) fn routes() -> Vec<Route> {
             "instructions.set",
             "Set the organisation's instructions; an empty text removes them",
             instructions::set,
+        ),
+        get(
+            "/platform/limit",
+            Needs(SettingsManage),
+            "limit.list",
+            "Show the monthly limits of cost, and what is spent of them",
+            spending::list,
+        ),
+        put(
+            "/platform/limit",
+            Needs(SettingsManage),
+            "limit.set",
+            "Set a monthly limit of cost, or remove it",
+            spending::set,
+        ),
+        get(
+            "/platform/usage",
+            Needs(SettingsManage),
+            "usage.get",
+            "Show sums of usage: of a time, in steps and parts",
+            usage::show,
         ),
         get(
             "/platform/settings",

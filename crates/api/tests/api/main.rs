@@ -35,4 +35,5 @@ mod routes;
 mod settings;
 mod stock;
 mod tree;
+mod usage;
 mod world;

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    FencingToken, LeftFile, MessageId, ModelRef, RevertPaths, Seq, SessionId, SnapshotTree, TurnId,
-    TurnUsage,
+    Author, FencingToken, LeftFile, MessageId, ModelRef, RevertPaths, Seq, SessionId, SnapshotTree,
+    TurnId, TurnUsage,
 };
 
 use super::{EpochState, History, PendingControl, PendingInput};
@@ -235,6 +235,12 @@ impl History {
     #[must_use]
     pub fn first_prompt(&self) -> Option<(&MessageId, usize)> {
         self.state.first_prompt.as_ref().map(|(message, at)| (message, *at))
+    }
+
+    /// Returns the author of the newest promoted prompt that somebody wrote, or else of the session, if known. Work counts for them.
+    #[must_use]
+    pub fn author(&self) -> Option<&Author> {
+        self.state.author.as_ref()
     }
 
     /// Returns the user message promoted last.

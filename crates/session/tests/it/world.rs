@@ -739,5 +739,6 @@ fn runtime(
         clock: clock.clone(),
         settings: Arc::new(settings.clone()),
         stored: StoredComponents::default(),
+        spending: session::Spending::default(),
     })
 }

@@ -48,6 +48,7 @@ mod script;
 mod settings;
 mod tenancy;
 mod tree;
+mod usage;
 mod words;
 mod workspace;
 mod world;

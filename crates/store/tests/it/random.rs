@@ -367,6 +367,15 @@ async fn worker(run: &Run, mut random: StdRng) {
                 }
             }
             1..3 => token = run.minted.load(Ordering::Relaxed),
+            3 => {
+                // Others count at the same time, and this one may end before it has kept its place.
+                let counted = run.world.store.count_usage(run.world.org);
+                let _ = tokio::time::timeout(
+                    Duration::from_millis(random.random_range(0..20)),
+                    counted,
+                )
+                .await;
+            }
             _ => {
                 let session = run.sessions[random.random_range(0..SESSIONS)].clone();
                 let at = usize::from(random.random_bool(0.5));

@@ -365,6 +365,7 @@ impl World {
     pub(crate) async fn assert_sound(&self, settled: bool) {
         let found = self.store.violations(self.org, settled).await.expect("the oracle's answer");
         assert_eq!(found, []);
+        assert_eq!(self.store.usage_violations(self.org).await.expect("a recount"), []);
         let sessions: Vec<String> =
             sqlx::query_scalar("SELECT id FROM session_head WHERE org_id = $1")
                 .bind(self.org.0)

@@ -185,6 +185,17 @@ impl Client {
         self.persist_opening(async || self.call_json(Method::GET, path, None, what).await).await
     }
 
+    /// Returns the text that the service answers a `GET` with. `what` names the requested thing, for errors.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub(crate) async fn get_text(&self, path: &str, what: &str) -> Result<String, ClientError> {
+        let limit = self.pace().answer;
+        let get = async || self.answer(self.request(Method::GET, path), what, limit).await;
+        let (_, answer) = self.persist_opening(get).await?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
     /// Makes a call and returns the answer unchanged, or `null` for an empty body. Does not retry.
     ///
     /// # Errors

@@ -118,6 +118,7 @@ pub(crate) async fn start(
         clock: setup.clock,
         settings: Arc::new(setup.settings),
         stored: StoredComponents::default(),
+        spending: session::Spending::default(),
     };
     let options = WorkerOptions {
         node: setup.node,

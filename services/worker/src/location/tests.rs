@@ -74,6 +74,7 @@ impl World {
             clock: setup.clock,
             settings: Arc::new(DrainSettings::default()),
             stored: StoredComponents::default(),
+            spending: session::Spending::default(),
         };
         let now = runtime.clock.now_ms();
         runtime.store.ensure_organisation(ORG, "tests".into(), now).await?;

@@ -145,6 +145,7 @@ pub(crate) async fn check(
     Params(query): Params<CheckQuery>,
 ) -> Result<Json<Vec<ViolationView>>, ApiError> {
     let mut found = state.store().violations(access.org, query.settled.unwrap_or(false)).await?;
+    found.extend(state.store().usage_violations(access.org).await?);
     if query.blobs.unwrap_or(false) {
         found.extend(missing(&state, access.org, MOST_MISSING).await?);
     }

@@ -1,0 +1,41 @@
+//! Counts what sessions have used into sums, behind them.
+//!
+//! One worker of all does it at a time. Another one that does it too, or one that ends in the middle, changes no sum
+//! (docs/decisions/0076).
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use store::{Store, StoreError};
+use tasks::{OnCancel, OnError, TaskKind};
+use tracing::{debug, warn};
+
+pub(crate) const USAGE: TaskKind = TaskKind::new("usage", OnError::Log, OnCancel::Abort);
+
+/// The name under which workers agree on who counts.
+const CHORE: &str = "count usage";
+/// The time between two looks of all workers together.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Counts from time to time, unless another worker does.
+pub(crate) async fn run(store: Store) -> Result<(), Infallible> {
+    loop {
+        match count(&store).await {
+            Ok(0) => {}
+            Ok(sessions) => debug!(sessions, "usage is counted"),
+            Err(error) => warn!(%error, "usage could not be counted; the next look goes on"),
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+async fn count(store: &Store) -> Result<usize, StoreError> {
+    if !store.claim_chore(CHORE, EVERY).await? {
+        return Ok(0);
+    }
+    let mut sessions = 0;
+    for org in store.uncounted_organisations().await? {
+        sessions += store.count_usage(org).await?;
+    }
+    Ok(sessions)
+}
