@@ -14,7 +14,8 @@ const PREFIX: &str = "OPENCODE_CLOUD_";
 const CONFIG: &str = "--config";
 
 /// Secrets that a file may hold: `OPENCODE_CLOUD_MODEL_KEY_FILE=/run/secrets/model-key`.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 9] = [
+    "blob-secret-key",
     "bootstrap-key",
     "cluster-secret",
     "database-url",

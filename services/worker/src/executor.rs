@@ -251,9 +251,10 @@ impl Executor {
                 info!(location.id = %at.location, %token, "a later token has acted here");
                 self.give_back(at);
             }
-            Err(TakeoverError::Away { shown, error }) => {
+            Err(TakeoverError::Away { shown, error, patience }) => {
                 let SessionError { code, message } = &error;
-                let told = self.setbacks.note(at, self.parts.runtime.clock.monotonic());
+                let now = self.parts.runtime.clock.monotonic();
+                let told = self.setbacks.note(at, now, patience);
                 warn!(location.id = %at.location, %code, %message, told, "the Location cannot be had");
                 if told {
                     self.open(at, Workspace::missing(shown, error));

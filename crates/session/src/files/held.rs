@@ -91,6 +91,18 @@ pub enum FilesError {
     Tree,
 }
 
+impl FilesError {
+    /// Returns whether something that was stored is permanently unavailable. Otherwise a later try may succeed.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Self::Snapshot(error) => error.is_lost(),
+            Self::Tree => true,
+            Self::Store(_) | Self::Off | Self::Uncaptured => false,
+        }
+    }
+}
+
 /// The numbers of events with a Location's files since this worker holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FilesCounts {

@@ -19,7 +19,7 @@ use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::time::Instant;
 
 use super::ServeError;
-use super::args::{ClusterArgs, DataArgs, DrainArgs, ListenArgs, ModelArgs};
+use super::args::{ClusterArgs, DataArgs, Disk, DrainArgs, ListenArgs, ModelArgs};
 use super::bootstrap::{self, give_key};
 use super::catalog::{CatalogArgs, environment};
 use super::egress::EgressArgs;
@@ -28,7 +28,7 @@ use super::model::models;
 use super::placement_role::{self, Internal, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
 use super::up::{check_level, check_schema};
-use super::worker_role::{self, Folders, WorkerSetup};
+use super::worker_role::{self, WorkerSetup};
 
 const HEALTH: TaskKind = TaskKind::new("health listener", OnError::StopRole, OnCancel::Wait);
 
@@ -62,9 +62,9 @@ pub struct GatewayArgs {
     /// Directory for stock clients that name none; only with --allow-local-paths
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
-    /// Folder with the workers' blobs, if this machine sees it; makes the diffs of sessions exact
-    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_BLOB_DIR")]
-    pub blob_dir: Option<PathBuf>,
+    /// The workers' tool outputs and snapshots: without them it has no exact diffs, exports and imports.
+    #[command(flatten)]
+    pub blobs: BlobArgs,
 }
 
 /// Arguments of `worker`.
@@ -245,11 +245,12 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
         pending.resolve(&root);
     }
     let keys = environment(&args.model).into_keys().collect();
+    let blobs = args.blobs.open(None, &args.egress, &root).await?;
     let gateway = gateway_role::start(
         GatewaySetup {
             listener,
             placement: common.placement(&args.cluster),
-            blobs: args.blob_dir,
+            blobs,
             store: common.store.clone(),
             signals: common.signals,
             credentials,
@@ -291,8 +292,17 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
         pending.resolve(&root);
     }
     let data = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
+    if args.data.workspace_disk == Disk::Own && args.data.blobs.blob_url.is_none() {
+        return Err(ServeError::Usage(
+            "--workspace-disk own needs --blob-url: the snapshots from which another worker restores a workspace must \
+             be where all workers see them"
+                .to_owned(),
+        ));
+    }
+    let blobs = args.data.blobs.open_or_in(&data, &args.egress, &root).await?;
     let (worker, told) = worker_role::start(
         WorkerSetup {
+            blobs,
             placement: common.placement(&args.cluster),
             store: common.store.clone(),
             signals: common.signals,
@@ -304,7 +314,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             credentials,
             egress,
             settings: args.drains.settings(TimeZone::UTC)?,
-            folders: Folders::in_data(&data, args.data.workspace_dir.as_ref()),
+            folders: args.data.folders(&data),
             disk: args.data.workspace_disk.into(),
             blob_retention: args.data.blob_retention.length(),
             node: args.node,

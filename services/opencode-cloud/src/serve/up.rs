@@ -28,7 +28,7 @@ use super::greeting::Greeting;
 use super::model::{check_named, missing_key, models};
 use super::placement_role::{self, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
-use super::worker_role::{self, Folders, WorkerSetup};
+use super::worker_role::{self, WorkerSetup};
 use crate::output::Screen;
 
 /// The free disk space, in bytes, below which Postgres would soon fail.
@@ -219,6 +219,7 @@ async fn serve_on(
     let env_names: BTreeSet<String> = env.keys().cloned().collect();
     let listed = api::ModelList { catalog: Some(feed.clone()), keys: env_names.clone() };
 
+    let blobs = args.data.blobs.open_or_in(data.path(), &args.egress, &root).await?;
     let signals: Arc<dyn Signals> = Arc::new(InProcess::new());
     let placement = placement_role::start(
         PlacementSetup {
@@ -248,7 +249,8 @@ async fn serve_on(
             credentials: credentials.clone(),
             egress: egress.clone(),
             settings: args.drains.settings(TimeZone::system())?,
-            folders: Folders::in_data(data.path(), args.data.workspace_dir.as_ref()),
+            blobs: blobs.clone(),
+            folders: args.data.folders(data.path()),
             disk: args.data.workspace_disk.into(),
             blob_retention: args.data.blob_retention.length(),
             node: "up".to_owned(),
@@ -269,7 +271,7 @@ async fn serve_on(
             store: store.clone(),
             signals,
             placement: Arc::new(placement.local()),
-            blobs: Some(Folders::in_data(data.path(), None).blobs),
+            blobs: Some(blobs),
             credentials,
             models: listed,
             clock,
