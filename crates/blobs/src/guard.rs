@@ -23,6 +23,17 @@ pub(crate) enum Op {
     List,
 }
 
+impl Op {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Delete => "delete",
+            Self::List => "list",
+        }
+    }
+}
+
 /// The reason why a request failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -70,9 +81,11 @@ impl Guard {
     ) -> Result<T, Failure> {
         // Refused before it waits: behind a store that hangs, requests would queue up for nothing.
         self.may_ask()?;
+        let begun = Instant::now();
         let _places = self.places(op).await;
         let result = request.await;
-        self.note(result.as_ref().err());
+        let is_answered = self.note(result.as_ref().err());
+        telemetry::metrics().blob(op.word(), is_answered, begun.elapsed());
         result.map_err(Failure::Store)
     }
 
@@ -95,10 +108,11 @@ impl Guard {
         })
     }
 
-    /// Notes how a request ended.
-    pub(crate) fn note(&self, error: Option<&StoreError>) {
+    /// Notes how a request ended. Returns whether the store answered, whatever it said.
+    pub(crate) fn note(&self, error: Option<&StoreError>) -> bool {
         let cause = error.map(Cause::of);
-        let Some(mut circuit) = self.circuit() else { return };
+        let is_answered = !cause.as_ref().is_some_and(Cause::is_away);
+        let Some(mut circuit) = self.circuit() else { return is_answered };
         match cause {
             Some(cause) if cause.is_away() => {
                 if circuit.failed(Instant::now()) {
@@ -112,6 +126,8 @@ impl Guard {
                 circuit.answered();
             }
         }
+        telemetry::metrics().blob_circuit.set(usize::from(circuit.is_open()));
+        is_answered
     }
 
     fn circuit(&self) -> Option<MutexGuard<'_, Circuit>> {

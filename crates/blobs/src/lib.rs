@@ -116,7 +116,10 @@ impl Blobs {
             let payload = PutPayload::from_bytes(bytes.clone());
             let put = self.store.put_opts(&path, payload, mode.clone().into());
             match self.guard.ask(Op::Write, put).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    telemetry::metrics().blob_moved("write", bytes.len());
+                    return Ok(());
+                }
                 // Somebody else's, or our own whose answer was lost: a store that fails after it stored is asked again.
                 Err(Failure::Store(StoreError::AlreadyExists { .. })) => {
                     return self.is_same(key, &bytes).await;
@@ -160,6 +163,7 @@ impl Blobs {
             let (mut part, mut total) = (first, 0);
             while !part.is_empty() {
                 total += part.len() as u64;
+                telemetry::metrics().blob_moved("write", part.len());
                 let put = upload.put_part(PutPayload::from_bytes(part));
                 let put = self.guard.ask(Op::Write, put).await;
                 put.map_err(|failure| self.failed("store", key, failure))?;
@@ -183,7 +187,9 @@ impl Blobs {
     pub async fn get(&self, key: &BlobKey) -> Result<Bytes, BlobError> {
         let path = self.path(key);
         let got = self.guard.ask(Op::Read, async { self.store.get(&path).await?.bytes().await });
-        got.await.map_err(|failure| self.failed("read", key, failure))
+        let got = got.await.map_err(|failure| self.failed("read", key, failure))?;
+        telemetry::metrics().blob_moved("read", got.len());
+        Ok(got)
     }
 
     /// Returns the bytes `range` of a blob; fewer if the blob ends earlier.
@@ -201,7 +207,10 @@ impl Blobs {
             .guard
             .ask(Op::Read, async { self.store.get_opts(&path, options).await?.bytes().await });
         match got.await {
-            Ok(bytes) => Ok(bytes),
+            Ok(bytes) => {
+                telemetry::metrics().blob_moved("read", bytes.len());
+                Ok(bytes)
+            }
             Err(failure) => {
                 let error = self.failed("read", key, failure);
                 // Stores refuse a range that begins behind the end, each in its own way.

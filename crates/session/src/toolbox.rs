@@ -1,5 +1,6 @@
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::{
     CallId, Permitted, SessionRef, TimestampMs, ToolIntent, ToolOutcomeKind, ToolSettled, TurnId,
@@ -91,7 +92,11 @@ impl<'r> Toolbox<'r> {
                 None => return gone(turn, intent.call, started),
             };
             let done = Finished { runtime, session, turn, call: intent.call, started };
-            done.settle(outcome).await
+            let ran = done.settle(outcome).await;
+            let took = u64::try_from(ran.settled.ended - ran.settled.started).unwrap_or(0);
+            let outcome = ran.settled.outcome.as_str();
+            telemetry::metrics().tool(&intent.tool, outcome, Duration::from_millis(took));
+            ran
         };
         Box::pin(body.instrument(span))
     }

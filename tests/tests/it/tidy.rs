@@ -50,7 +50,19 @@ fn dependencies() -> Result<BTreeMap<String, BTreeSet<String>>> {
 
 /// The layers from the bottom to the executable at the top. A crate may use those below its own layer.
 const LAYERS: [(&str, &[&str]); 6] = [
-    ("words", &["domain", "context", "git-wire", "llm-protocol", "history", "settings", "tasks"]),
+    (
+        "words",
+        &[
+            "domain",
+            "context",
+            "git-wire",
+            "llm-protocol",
+            "history",
+            "settings",
+            "tasks",
+            "telemetry",
+        ],
+    ),
     (
         "mechanism",
         &[

@@ -257,11 +257,13 @@ impl Files {
         match self.look().await {
             Ok(looked) => {
                 self.held.seen.store(true, Ordering::Release);
+                telemetry::metrics().capture(true);
                 self.held.state().in_vain = 0;
                 Some(Capture::new(self.clone(), looked?))
             }
             Err(error) => {
                 self.held.failed.fetch_add(1, Ordering::Relaxed);
+                telemetry::metrics().capture(false);
                 self.back_off(&mut self.held.state());
                 let location = &self.held.options.at.location;
                 warn!(location.id = %location, error = &error as &dyn std::error::Error, "the workspace is not captured");

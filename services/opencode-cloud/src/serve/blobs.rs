@@ -110,11 +110,8 @@ impl BlobArgs {
         let begun = Instant::now();
         let probed = async {
             let blobs = Blobs::open(&self.settings(place.clone(), egress)?);
-            Ok(blobs
-                .map_err(|error| refused(&error))?
-                .probe()
-                .await
-                .map_err(|error| refused(&error))?)
+            let blobs = blobs.map_err(|error| refused(&error))?;
+            blobs.probe().await.map_err(|error| refused(&error))
         };
         match probed.await {
             Ok(Probed::Fit) => format!(

@@ -20,6 +20,7 @@ mod error;
 mod gateway_role;
 mod greeting;
 pub mod level_cmd;
+mod metrics;
 pub mod migrate;
 mod model;
 mod network;

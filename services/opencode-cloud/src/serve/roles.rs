@@ -20,10 +20,12 @@ use tokio::time::Instant;
 
 use super::ServeError;
 use super::args::{ClusterArgs, DataArgs, Disk, DrainArgs, ListenArgs, ModelArgs};
+use super::blobs::BlobArgs;
 use super::bootstrap::{self, give_key};
 use super::catalog::{CatalogArgs, environment};
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
+use super::metrics::MetricsArgs;
 use super::model::models;
 use super::placement_role::{self, Internal, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
@@ -65,6 +67,9 @@ pub struct GatewayArgs {
     /// The workers' tool outputs and snapshots: without them it has no exact diffs, exports and imports.
     #[command(flatten)]
     pub blobs: BlobArgs,
+    /// The metrics of the process.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
 }
 
 /// Arguments of `worker`.
@@ -97,6 +102,9 @@ pub struct WorkerArgs {
     /// The way sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
+    /// The metrics of the process.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// The keys that seal credentials.
     #[command(flatten)]
     pub secrets: SecretsArgs,
@@ -120,6 +128,9 @@ pub struct PlacementArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    /// The metrics of the process.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// Folder for the member's log
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DATA_DIR")]
     pub data_dir: PathBuf,
@@ -237,6 +248,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let keys = args.secrets.keys()?;
     let egress = args.egress.egress()?;
     let root = TaskGroup::root("gateway");
+    args.metrics.serve("gateway", &root).await?;
     let feed = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
     let known = Some(feed.clone());
     let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);
@@ -284,6 +296,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
     let (store, clock) = (common.store.clone(), common.clock.clone());
     let egress = args.egress.egress()?;
     let root = TaskGroup::root("worker");
+    args.metrics.serve("worker", &root).await?;
     let catalog = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
     let known = Some(catalog.clone());
     let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);
@@ -357,6 +370,7 @@ pub async fn placement(args: PlacementArgs, stop: CancellationToken) -> Result<u
     let listener = internal(args.bind, args.port, Some(&secret)).await?;
     let common = Common::connect(&args.cluster, &stop).await?;
     let root = TaskGroup::root("placement");
+    args.metrics.serve("placement", &root).await?;
     let node = placement_role::start(
         PlacementSetup {
             id: args.id,

@@ -25,6 +25,7 @@ use super::catalog::{CatalogArgs, environment};
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::greeting::Greeting;
+use super::metrics::MetricsArgs;
 use super::model::{check_named, missing_key, models};
 use super::placement_role::{self, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
@@ -83,6 +84,9 @@ pub struct UpArgs {
     /// The way sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
+    /// The metrics of the process.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// Directory for stock clients that name none [default: the current one]
     #[arg(long, help_heading = "Sessions", value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
@@ -206,6 +210,7 @@ async fn serve_on(
     let key = first_key(store, &*clock, given, data.path()).await?;
     let keys = secrets::parse(&args.secrets.or_made_in(data.path())?)?;
     let root = TaskGroup::root("up");
+    args.metrics.serve("up", &root).await?;
     let feed = args.catalog.feed(&egress, store, &clock, &root.role("catalog")).await?;
     let (known, out) = (Some(feed.clone()), egress.clone());
     let credentials = secrets::credentials(store.clone(), Some(keys), out, known, clock.clone());
