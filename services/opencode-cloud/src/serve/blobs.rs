@@ -197,7 +197,7 @@ mod tests {
         let none = read(&[]).expect("no flags");
         assert_eq!(none.words(Path::new("/data")), ["--blob-url=file:///data/blobs"]);
         assert!(read(&["--blob-secret-key=x"]).is_err(), "of which key?");
-        let error = read(&["--blob-url=/srv"]).err().expect("no URL").to_string();
+        let error = read(&["--blob-url=/srv"]).expect_err("no URL").to_string();
         assert!(error.contains("file:///srv"), "{error}");
     }
 }
