@@ -1,32 +1,44 @@
 //! Blobs of an organisation: large, immutable, named bytes outside Postgres.
 //!
 //! ```text
-//! put(org, kind, name, bytes) ─▶ o/<org>/<kind>/<name> ─▶ object_store: a folder (S3 comes with its issue)
+//! put(org, kind, name, bytes) ─▶ bound, circuit ─▶ o/<org>/<kind>/<name> ─▶ object_store: a folder, S3, GCS, Azure
 //! ```
 //!
-//! A blob is whole or absent: in a folder, it is written to a temporary file, synced and renamed. Store the
-//! blob first and then its row, so that no row names a missing blob.
+//! A blob is whole or absent, and a stored name never changes its content: a put creates, and one whose name is there
+//! already succeeds only if the content is the same. Store the blob first and then its row, so that no row names a
+//! missing blob.
 //!
 //! Absent: permissions. The caller proves the organisation, and rows name the blobs in use; a list is for
 //! deleting the others.
 
+mod circuit;
+mod error;
+mod guard;
 mod key;
+mod open;
+mod place;
+mod probe;
 
-use std::error::Error as StdError;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream::{Stream, StreamExt};
-use object_store::local::LocalFileSystem;
 use object_store::path::Path as StorePath;
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{
+    Error as StoreError, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
+};
 
+pub use error::{BlobError, Cause};
 pub use key::BlobKey;
+pub use open::{BlobSettings, Pace};
+pub use place::{BlobPlace, BucketStore};
+pub use probe::Probed;
+
+use error::{CauseKind, is_full};
+use guard::{Failure, Guard, Op};
 
 /// The size of one part of an upload from a file, in bytes; above S3's minimum of 5 MiB.
 const PART_BYTES: u64 = 8 * 1024 * 1024;
@@ -35,51 +47,9 @@ const PART_BYTES: u64 = 8 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct Blobs {
     store: Arc<dyn ObjectStore>,
-}
-
-/// The reason why a blob operation failed.
-#[derive(Debug, thiserror::Error)]
-pub enum BlobError {
-    /// An organisation, kind or name that is not a plain name: a bug in the caller.
-    #[error(
-        "`{0}` cannot be part of a blob's name: use 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with a dot"
-    )]
-    BadName(String),
-    /// The blob does not exist, or no longer.
-    #[error("there is no blob {0}")]
-    NotFound(BlobKey),
-    /// The disk or its quota is full. Make room, then retry.
-    #[error("no room is left to store blob {0}")]
-    Full(BlobKey),
-    /// The store failed. A retry may succeed.
-    #[error("cannot {action} blob {key}")]
-    Store {
-        /// `store`, `read` or `delete`.
-        action: &'static str,
-        /// The blob.
-        key: BlobKey,
-        /// The error of the store or the system.
-        #[source]
-        source: Box<dyn StdError + Send + Sync>,
-    },
-    /// The store could not list blobs. A retry may succeed.
-    #[error("cannot list the blobs in {place}")]
-    List {
-        /// The path.
-        place: String,
-        /// The error of the store or the system.
-        #[source]
-        source: Box<dyn StdError + Send + Sync>,
-    },
-    /// The folder for blobs cannot be used.
-    #[error("cannot keep blobs in {folder}")]
-    Folder {
-        /// The folder.
-        folder: String,
-        /// The system's error.
-        #[source]
-        source: Box<dyn StdError + Send + Sync>,
-    },
+    /// The path of everything in it.
+    root: StorePath,
+    guard: Arc<Guard>,
 }
 
 /// A stored blob.
@@ -91,89 +61,187 @@ pub struct Listed {
     pub stored_ms: i64,
 }
 
+/// Whether a put may replace what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Create,
+    /// The name decides the content, and the blob's age begins anew.
+    Renew,
+}
+
 impl Blobs {
-    /// Stores blobs below `folder`, which is created if missing.
-    pub fn in_folder(folder: &Path) -> Result<Self, BlobError> {
-        let failed = |source| BlobError::Folder { folder: folder.display().to_string(), source };
-        // Closed to other users whatever the umask, because it contains prompts and results.
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|error| failed(error.into()))?;
-        let store = LocalFileSystem::new_with_prefix(folder)
-            .map_err(|error| failed(error.into()))?
-            .with_fsync(true);
-        Ok(Self { store: Arc::new(store) })
+    /// Stores `bytes`, durably when it returns. A blob of that name with the same bytes is a success too.
+    ///
+    /// # Errors
+    /// [`BlobError::Taken`] when the name has other content.
+    pub async fn put(&self, key: &BlobKey, bytes: Bytes) -> Result<(), BlobError> {
+        self.put_bytes(key, bytes, Mode::Create).await
     }
 
-    /// Stores `bytes`, durably when it returns. The same key replaces the whole blob.
-    pub async fn put(&self, key: &BlobKey, bytes: Bytes) -> Result<(), BlobError> {
-        let stored = self.store.put(key.path(), PutPayload::from_bytes(bytes)).await;
-        stored.map(drop).map_err(|error| failed("store", key, error.into()))
+    /// Stores `bytes` under a name that decides them, such as a hash. If it is there already, its age begins anew, so
+    /// that a collection that was about to delete it does not.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn renew(&self, key: &BlobKey, bytes: Bytes) -> Result<(), BlobError> {
+        self.put_bytes(key, bytes, Mode::Renew).await
     }
 
     /// Stores the rest of `file`, from its position on, in bounded memory. Returns the number of bytes. A
-    /// failed upload leaves no blob.
+    /// failed upload leaves no blob. Files of more than 8 MiB replace a blob of that name: give such names a hash, or
+    /// use them once.
+    ///
+    /// # Errors
+    /// [`BlobError::Taken`] when the name of a smaller file has other content.
     pub async fn put_file(&self, key: &BlobKey, file: File) -> Result<u64, BlobError> {
-        let mut upload = self
-            .store
-            .put_multipart(key.path())
-            .await
-            .map_err(|error| failed("store", key, error.into()))?;
-        let sent = async {
-            let (mut file, mut total) = (file, 0);
-            loop {
-                let (back, part) = read_part(file).await?;
-                file = back;
-                if part.is_empty() && total > 0 {
-                    break;
-                }
-                total += part.len() as u64;
-                let last = (part.len() as u64) < PART_BYTES;
-                upload.put_part(PutPayload::from_bytes(part)).await?;
-                if last {
-                    break;
-                }
-            }
-            upload.complete().await?;
-            Ok(total)
+        self.upload(key, file, Mode::Create).await
+    }
+
+    /// Like [`renew`](Self::renew), for a file.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn renew_file(&self, key: &BlobKey, file: File) -> Result<u64, BlobError> {
+        self.upload(key, file, Mode::Renew).await
+    }
+
+    async fn put_bytes(&self, key: &BlobKey, bytes: Bytes, mode: Mode) -> Result<(), BlobError> {
+        let path = self.path(key);
+        let mode = match mode {
+            Mode::Create => PutMode::Create,
+            Mode::Renew => PutMode::Overwrite,
         };
-        let sent: Result<u64, Box<dyn StdError + Send + Sync>> = sent.await;
-        match sent {
-            Ok(total) => Ok(total),
-            Err(error) => {
-                let _the_first_error_counts = upload.abort().await;
-                Err(failed("store", key, error))
+        let mut answers_lost = 0;
+        loop {
+            let payload = PutPayload::from_bytes(bytes.clone());
+            let put = self.store.put_opts(&path, payload, mode.clone().into());
+            match self.guard.ask(Op::Write, put).await {
+                Ok(_) => {
+                    telemetry::metrics().blob_moved("write", bytes.len());
+                    return Ok(());
+                }
+                // Somebody else's, or our own whose answer was lost: a store that fails after it stored is asked again.
+                Err(Failure::Store(StoreError::AlreadyExists { .. })) => {
+                    return self.is_same(key, &bytes).await;
+                }
+                Err(failure) => {
+                    let error = self.failed("store", key, failure);
+                    // Not repeated below, since a create is not idempotent. Here it is.
+                    let is_lost = matches!(
+                        &error,
+                        BlobError::Store { source, .. } if source.kind == CauseKind::AnswerLost
+                    );
+                    if !is_lost || answers_lost > 0 {
+                        return Err(error);
+                    }
+                    answers_lost += 1;
+                }
             }
         }
+    }
+
+    async fn is_same(&self, key: &BlobKey, bytes: &Bytes) -> Result<(), BlobError> {
+        let is_same = self.size(key).await? == bytes.len() as u64 && self.get(key).await? == *bytes;
+        if is_same { Ok(()) } else { Err(BlobError::Taken(key.clone())) }
+    }
+
+    async fn upload(&self, key: &BlobKey, file: File, mode: Mode) -> Result<u64, BlobError> {
+        let unread = |error: io::Error| {
+            let (place, key) = (self.place().to_owned(), key.clone());
+            BlobError::Store { action: "store", key, place, source: error.into() }
+        };
+        let (mut file, first) = read_part(file).await.map_err(unread)?;
+        if (first.len() as u64) < PART_BYTES {
+            let bytes = first.len() as u64;
+            self.put_bytes(key, first, mode).await?;
+            return Ok(bytes);
+        }
+        let path = self.path(key);
+        let begun = self.guard.ask(Op::Write, self.store.put_multipart(&path)).await;
+        let mut upload = begun.map_err(|failure| self.failed("store", key, failure))?;
+        let sent = async {
+            let (mut part, mut total) = (first, 0);
+            while !part.is_empty() {
+                total += part.len() as u64;
+                telemetry::metrics().blob_moved("write", part.len());
+                let put = upload.put_part(PutPayload::from_bytes(part));
+                let put = self.guard.ask(Op::Write, put).await;
+                put.map_err(|failure| self.failed("store", key, failure))?;
+                (file, part) = read_part(file).await.map_err(unread)?;
+            }
+            let completed = self.guard.ask(Op::Write, upload.complete()).await;
+            completed.map_err(|failure| self.failed("store", key, failure))?;
+            Ok(total)
+        };
+        let sent: Result<u64, BlobError> = sent.await;
+        if sent.is_err() {
+            let _the_first_error_counts = upload.abort().await;
+        }
+        sent
     }
 
     /// Returns a whole blob.
+    ///
+    /// # Errors
+    /// [`BlobError::NotFound`], or the store's.
     pub async fn get(&self, key: &BlobKey) -> Result<Bytes, BlobError> {
-        let got = async { self.store.get(key.path()).await?.bytes().await };
-        got.await.map_err(|error| failed("read", key, error.into()))
+        let path = self.path(key);
+        let got = self.guard.ask(Op::Read, async { self.store.get(&path).await?.bytes().await });
+        let got = got.await.map_err(|failure| self.failed("read", key, failure))?;
+        telemetry::metrics().blob_moved("read", got.len());
+        Ok(got)
     }
 
     /// Returns the bytes `range` of a blob; fewer if the blob ends earlier.
+    ///
+    /// # Errors
+    /// [`BlobError::NotFound`], or the store's.
     pub async fn get_range(&self, key: &BlobKey, range: Range<u64>) -> Result<Bytes, BlobError> {
-        let size = self.size(key).await?;
-        let (start, end) = (range.start.min(size), range.end.min(size));
-        if start >= end {
-            return Ok(Bytes::new());
+        if range.is_empty() {
+            return self.size(key).await.map(|_| Bytes::new());
         }
-        let got = self.store.get_range(key.path(), start..end).await;
-        got.map_err(|error| failed("read", key, error.into()))
+        let path = self.path(key);
+        let start = range.start;
+        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+        let got = self
+            .guard
+            .ask(Op::Read, async { self.store.get_opts(&path, options).await?.bytes().await });
+        match got.await {
+            Ok(bytes) => {
+                telemetry::metrics().blob_moved("read", bytes.len());
+                Ok(bytes)
+            }
+            Err(failure) => {
+                let error = self.failed("read", key, failure);
+                // Stores refuse a range that begins behind the end, each in its own way.
+                let may_be_behind =
+                    matches!(&error, BlobError::Store { source, .. } if !source.is_away());
+                if may_be_behind && self.size(key).await.is_ok_and(|size| size <= start) {
+                    return Ok(Bytes::new());
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Returns the size of a blob in bytes.
+    ///
+    /// # Errors
+    /// [`BlobError::NotFound`], or the store's.
     pub async fn size(&self, key: &BlobKey) -> Result<u64, BlobError> {
-        let head = self.store.head(key.path()).await;
-        head.map(|meta| meta.size).map_err(|error| failed("read", key, error.into()))
+        let path = self.path(key);
+        let head = self.guard.ask(Op::Read, self.store.head(&path)).await;
+        head.map(|meta| meta.size).map_err(|failure| self.failed("read", key, failure))
     }
 
     /// Returns the organisations that have blobs, as the store spells them.
+    ///
+    /// # Errors
+    /// When the store fails.
     pub async fn organisations(&self) -> Result<Vec<String>, BlobError> {
-        let root = StorePath::from("o");
-        let listed = self.store.list_with_delimiter(Some(&root)).await;
-        let listed = listed.map_err(|error| unlisted(&root, error))?;
+        let root = self.below(["o"]);
+        let listed = self.guard.ask(Op::List, self.store.list_with_delimiter(Some(&root))).await;
+        let listed = listed.map_err(|failure| unlisted(self.place(), &root, failure))?;
         let names = listed.common_prefixes.iter();
         Ok(names.filter_map(|place| Some(place.filename()?.to_owned())).collect())
     }
@@ -184,28 +252,69 @@ impl Blobs {
         org: &str,
         kind: &str,
     ) -> impl Stream<Item = Result<Listed, BlobError>> + Send + use<> {
-        let place = StorePath::from_iter(["o", org, kind]);
-        let list = self.store.list(Some(&place));
-        list.map(move |found| match found {
-            Ok(meta) => Ok(Listed {
-                name: meta.location.filename().unwrap_or_default().to_owned(),
-                stored_ms: meta.last_modified.timestamp_millis(),
-            }),
-            Err(error) => Err(unlisted(&place, error)),
+        let path = self.below(["o", org, kind]);
+        let list = self.store.list(Some(&path));
+        let guard = self.guard.clone();
+        list.map(move |found| {
+            guard.note(found.as_ref().err());
+            match found {
+                Ok(meta) => Ok(Listed {
+                    name: meta.location.filename().unwrap_or_default().to_owned(),
+                    stored_ms: meta.last_modified.timestamp_millis(),
+                }),
+                Err(error) => Err(unlisted(guard.place(), &path, error.into())),
+            }
         })
     }
 
     /// Deletes a blob. Succeeds if it does not exist.
+    ///
+    /// # Errors
+    /// When the store fails.
     pub async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {
-        match self.store.delete(key.path()).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(failed("delete", key, error.into())),
+        let path = self.path(key);
+        match self.guard.ask(Op::Delete, self.store.delete(&path)).await {
+            Ok(()) | Err(Failure::Store(StoreError::NotFound { .. })) => Ok(()),
+            Err(failure) => Err(self.failed("delete", key, failure)),
         }
+    }
+
+    fn path(&self, key: &BlobKey) -> StorePath {
+        self.root.parts().chain(key.path().parts()).collect()
+    }
+
+    fn below<const N: usize>(&self, parts: [&str; N]) -> StorePath {
+        let below = StorePath::from_iter(parts);
+        self.root.parts().chain(below.parts()).collect()
+    }
+
+    /// Names the errors that a caller can act on. Others keep their cause in words.
+    fn failed(&self, action: &'static str, key: &BlobKey, failure: Failure) -> BlobError {
+        let place = self.place().to_owned();
+        let (key, source) = match failure {
+            Failure::Unsent(cause) => (key.clone(), cause),
+            Failure::Store(error) => {
+                if is_full(&error) {
+                    return BlobError::Full(key.clone());
+                }
+                let cause = Cause::of(&error);
+                let is_refused = cause.kind == CauseKind::Refused;
+                if matches!(error, StoreError::NotFound { .. }) && !is_refused {
+                    return BlobError::NotFound(key.clone());
+                }
+                (key.clone(), cause)
+            }
+        };
+        BlobError::Store { action, key, place, source }
     }
 }
 
-fn unlisted(place: &StorePath, error: object_store::Error) -> BlobError {
-    BlobError::List { place: place.to_string(), source: error.into() }
+fn unlisted(place: &str, path: &StorePath, failure: Failure) -> BlobError {
+    let source = match failure {
+        Failure::Unsent(cause) => cause,
+        Failure::Store(error) => Cause::of(&error),
+    };
+    BlobError::List { place: format!("{place}, {path}"), source }
 }
 
 async fn read_part(mut file: File) -> io::Result<(File, Bytes)> {
@@ -215,26 +324,6 @@ async fn read_part(mut file: File) -> io::Result<(File, Bytes)> {
         Ok((file, Bytes::from(part)))
     });
     read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
-}
-
-/// Names the errors that a caller can act on. Others keep their source.
-fn failed(
-    action: &'static str,
-    key: &BlobKey,
-    source: Box<dyn StdError + Send + Sync>,
-) -> BlobError {
-    if let Some(object_store::Error::NotFound { .. }) = source.downcast_ref() {
-        return BlobError::NotFound(key.clone());
-    }
-    let mut cause: Option<&(dyn StdError + 'static)> = Some(source.as_ref());
-    while let Some(error) = cause {
-        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)) {
-            return BlobError::Full(key.clone());
-        }
-        cause = error.source();
-    }
-    BlobError::Store { action, key: key.clone(), source }
 }
 
 #[cfg(test)]

@@ -18,21 +18,42 @@ async fn what_was_put_is_had_back_whole_and_in_ranges() {
     assert_eq!(blobs.get_range(&key("tool_1"), 8..99).await.unwrap(), "89");
     assert_eq!(blobs.get_range(&key("tool_1"), 99..100).await.unwrap(), "");
     assert!(folder.path().join("o/org-1/tool-output/tool_1").is_file());
-    blobs.put(&key("tool_1"), Bytes::from_static(b"new")).await.unwrap();
-    assert_eq!(blobs.get(&key("tool_1")).await.unwrap(), "new");
+}
+
+#[tokio::test]
+async fn a_stored_name_never_changes_its_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = Blobs::in_folder(folder.path()).unwrap();
+    let put =
+        async |text: &'static str| blobs.put(&key("a"), Bytes::from_static(text.as_bytes())).await;
+    put("one").await.unwrap();
+    put("one").await.expect("the same again");
+    for other in ["two", "longer"] {
+        assert!(matches!(put(other).await, Err(BlobError::Taken(_))), "{other}");
+    }
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"two").unwrap();
+    file.rewind().unwrap();
+    assert!(matches!(blobs.put_file(&key("a"), file).await, Err(BlobError::Taken(_))));
+    assert_eq!(blobs.get(&key("a")).await.unwrap(), "one");
+    let is_listed = || async { blobs.list("org-1", "tool-output").try_collect::<Vec<_>>().await };
+    let before = is_listed().await.unwrap()[0].stored_ms;
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    blobs.renew(&key("a"), Bytes::from_static(b"one")).await.unwrap();
+    assert!(is_listed().await.unwrap()[0].stored_ms > before, "its age begins anew");
 }
 
 #[tokio::test]
 async fn a_file_is_streamed_part_by_part() {
     let folder = tempfile::tempdir().unwrap();
     let blobs = Blobs::in_folder(folder.path()).unwrap();
-    for size in [0, 10, PART_BYTES, PART_BYTES + 3] {
+    for size in [0, 10, PART_BYTES, PART_BYTES + 3, 2 * PART_BYTES] {
         let mut file = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
         file.write_all(&bytes).unwrap();
         file.rewind().unwrap();
-        assert_eq!(blobs.put_file(&key("file"), file).await.unwrap(), size);
-        assert_eq!(blobs.get(&key("file")).await.unwrap(), bytes);
+        assert_eq!(blobs.put_file(&key(&format!("file-{size}")), file).await.unwrap(), size);
+        assert_eq!(blobs.get(&key(&format!("file-{size}"))).await.unwrap(), bytes);
     }
 }
 
@@ -80,15 +101,6 @@ async fn what_is_listed_is_there_and_what_is_deleted_is_not() {
     }
     assert!(matches!(blobs.get(&key("one")).await, Err(BlobError::NotFound(_))));
     assert_eq!(names("org-2", "snapshot").await, ["three"]);
-}
-
-#[tokio::test]
-async fn a_full_disk_is_an_error_that_says_so() {
-    let full = || Box::new(io::Error::from(io::ErrorKind::StorageFull));
-    let wrapped = object_store::Error::Generic { store: "LocalFileSystem", source: full() };
-    for source in [full() as Box<dyn StdError + Send + Sync>, wrapped.into()] {
-        assert!(matches!(failed("store", &key("any"), source), BlobError::Full(_)));
-    }
 }
 
 #[test]

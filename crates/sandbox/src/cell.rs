@@ -153,7 +153,9 @@ impl CellSandbox {
             // Those in use are held by who uses them.
             cells.retain(|_, slot| Arc::strong_count(slot) > 1);
         }
-        cells.entry(key).or_default().clone()
+        let slot = cells.entry(key).or_default().clone();
+        telemetry::metrics().cells.set(cells.len());
+        slot
     }
 
     fn forget(&self, command: &Command, slot: &Slot) {
@@ -161,6 +163,7 @@ impl CellSandbox {
         let key = self.key(command);
         if cells.get(&key).is_some_and(|known| Arc::ptr_eq(known, slot)) {
             cells.remove(&key);
+            telemetry::metrics().cells.set(cells.len());
         }
     }
 

@@ -1,5 +1,6 @@
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::{
     CallId, Permitted, SessionRef, TimestampMs, ToolIntent, ToolOutcomeKind, ToolSettled, TurnId,
@@ -91,7 +92,11 @@ impl<'r> Toolbox<'r> {
                 None => return gone(turn, intent.call, started),
             };
             let done = Finished { runtime, session, turn, call: intent.call, started };
-            done.settle(outcome).await
+            let ran = done.settle(outcome).await;
+            let took = u64::try_from(ran.settled.ended - ran.settled.started).unwrap_or(0);
+            let outcome = ran.settled.outcome.as_str();
+            telemetry::metrics().tool(&intent.tool, outcome, Duration::from_millis(took));
+            ran
         };
         Box::pin(body.instrument(span))
     }
@@ -157,8 +162,10 @@ impl Finished<'_> {
         let touched = std::mem::take(&mut outcome.touched);
         let limits: Limits = self.runtime.settings.output;
         let org = self.session.org.to_string();
-        // Unique and unguessable: a call's id has 14 random characters.
-        let name = format!("tool_{}", self.call.as_str().trim_start_matches("call_"));
+        // Unguessable, since a call's id has 14 random characters, and each body's own: another worker may run the
+        // call again and get another text, and a stored blob never changes.
+        let call = self.call.as_str().trim_start_matches("call_");
+        let name = format!("tool_{call}-{:x}", self.started);
         let settled = settle(outcome, limits, &self.runtime.blobs, &org, &name).await;
         if let Some(error) = &settled.storage_error {
             warn!(call.id = %self.call, %error, "a tool's complete output could not be kept");

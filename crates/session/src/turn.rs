@@ -122,6 +122,56 @@ impl<'r> Turn<'r> {
     }
 }
 
+/// The time of a turn, for the operators.
+struct Timed(Instant);
+
+impl Timed {
+    fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Notes that the model has said what it says in this turn.
+    fn end(&self, outcome: &'static str) {
+        telemetry::metrics().turn(outcome, self.0.elapsed());
+    }
+}
+
+/// Counts an attempt for the operators.
+fn count(provider: &str, streamed: &Result<Streamed, Stop>, usage: Option<&Usage>, took: Duration) {
+    let outcome = match streamed {
+        Ok(Streamed::Whole) => "completed",
+        Ok(Streamed::Interrupted) => "interrupted",
+        Ok(Streamed::Failed(error)) => word(&error.reason),
+        Err(_) => "broken_off",
+    };
+    telemetry::metrics().attempt(provider, outcome, took);
+    if let Some(usage) = usage {
+        let tokens = [
+            ("input", usage.input_tokens),
+            ("output", usage.output_tokens),
+            ("cache_read", usage.cache_read_tokens),
+            ("cache_write", usage.cache_write_tokens),
+        ];
+        telemetry::metrics().used(provider, tokens);
+    }
+}
+
+/// The reason of a failure in a word, without its numbers.
+const fn word(reason: &ErrorReason) -> &'static str {
+    match reason {
+        ErrorReason::Authentication => "authentication",
+        ErrorReason::RateLimit { .. } => "rate_limit",
+        ErrorReason::Quota => "quota",
+        ErrorReason::ContextOverflow => "context_overflow",
+        ErrorReason::ContentPolicy => "content_policy",
+        ErrorReason::InvalidRequest => "invalid_request",
+        ErrorReason::Transport { .. } => "transport",
+        ErrorReason::ProviderInternal { .. } => "provider_internal",
+        ErrorReason::InvalidOutput { .. } => "invalid_output",
+        ErrorReason::Unknown => "unknown",
+    }
+}
+
 /// Waits for a time that may not be set.
 pub(crate) async fn at(deadline: Option<Instant>) {
     match deadline {
@@ -143,6 +193,7 @@ impl<'r> Drain<'r> {
     pub(crate) async fn turn(&mut self, mut plan: TurnPlan) -> Result<Next, Stop> {
         let mut turn = Turn::of(Said::new(plan.turn.clone(), plan.message.clone()));
         self.live.begin(plan.message.clone());
+        let timed = Timed::begin();
         loop {
             let counted = match self.allowed(&plan, &mut turn).await? {
                 Allowed::Go(counted) => counted,
@@ -154,10 +205,15 @@ impl<'r> Drain<'r> {
             match self.stream(&plan, &mut turn).await? {
                 Streamed::Whole => {
                     self.paid_failures = 0;
+                    timed.end("completed");
                     return self.replied(&plan.started, turn).await;
                 }
-                Streamed::Interrupted => return self.interrupt_turn(turn).await,
+                Streamed::Interrupted => {
+                    timed.end("interrupted");
+                    return self.interrupt_turn(turn).await;
+                }
                 Streamed::Failed(error) if turn.said.is_visible() => {
+                    timed.end("cut");
                     return self.cut(&plan.started, turn, &error).await;
                 }
                 Streamed::Failed(error) => {
@@ -168,6 +224,7 @@ impl<'r> Drain<'r> {
                     }
                     let delay = self.next_delay(&error);
                     let Some(delay) = delay else {
+                        timed.end("failed");
                         let error = provider_error(&error);
                         return self.fail_turn(&plan.started.attempt, turn, error).await;
                     };
@@ -176,6 +233,7 @@ impl<'r> Drain<'r> {
                     let usage = turn.forget_attempt();
                     plan.started = self.schedule_retry(&plan.started, usage, &error, delay).await?;
                     if self.finish_bodies(&mut turn, delay).await? {
+                        timed.end("interrupted");
                         return self.interrupt_turn(turn).await;
                     }
                 }
@@ -205,7 +263,9 @@ impl<'r> Drain<'r> {
     ) -> Result<Streamed, Stop> {
         let AttemptStarted { attempt, ordinal, .. } = &plan.started;
         let span = info_span!("session.attempt", attempt.id = %attempt, ordinal);
+        let begun = Instant::now();
         let streamed = Box::pin(self.attempt(plan, turn)).instrument(span).await;
+        count(&plan.model.provider, &streamed, turn.said.usage.as_ref(), begun.elapsed());
         turn.ahead = None;
         streamed
     }

@@ -130,9 +130,13 @@ impl Nats {
 /// Logs a change of the connection, and increments `losses` if hints may be missing.
 fn note(event: &Event, losses: &watch::Sender<u64>) {
     match event {
-        Event::Connected => tracing::info!("nats is connected"),
+        Event::Connected => {
+            telemetry::metrics().signals.set(1);
+            tracing::info!("nats is connected");
+        }
         Event::SlowConsumer(_) => tracing::debug!("nats: a subscription lost hints"),
         Event::Disconnected | Event::Closed => {
+            telemetry::metrics().signals.set(0);
             tracing::info!("nats is away; hints are dropped and sweeps take over");
             return;
         }

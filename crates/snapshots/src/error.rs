@@ -85,7 +85,8 @@ impl SnapshotError {
     }
 
     /// Returns whether stored data is permanently unavailable, so that a retry does not help.
-    pub(crate) fn is_lost(&self) -> bool {
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
         match self {
             Self::MissingObject(_) | Self::Damaged { .. } | Self::Blob(BlobError::NotFound(_)) => {
                 true
@@ -93,9 +94,10 @@ impl SnapshotError {
             Self::Blob(
                 BlobError::BadName(_)
                 | BlobError::Full(_)
+                | BlobError::Taken(_)
                 | BlobError::Store { .. }
                 | BlobError::List { .. }
-                | BlobError::Folder { .. },
+                | BlobError::Setup { .. },
             )
             | Self::Files { .. }
             | Self::TooManyFiles { .. }

@@ -20,7 +20,7 @@ use tracing::Span;
 use crate::StoreError;
 use crate::connections::Limit;
 use crate::error::copied;
-use crate::lane::{self, Lane, Taken, note_slow};
+use crate::lane::{self, Lane, Taken, note};
 
 /// Statements of one kind of call under way at a time: more would carry fewer calls each.
 const FLIGHTS: usize = 2;
@@ -225,7 +225,7 @@ impl<C: Call> Shared<C> {
             taken.leave(done).await
         };
         let done = Limit::Short.hold(using).await;
-        note_slow(begun, std::any::type_name::<C>());
+        note(begun, std::any::type_name::<C>(), done.as_ref().err());
         taken.back_after(done)
     }
 

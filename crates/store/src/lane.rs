@@ -43,6 +43,7 @@ pub(crate) struct Taken {
     open: Open,
     is_reused: bool,
     _turn: OwnedSemaphorePermit,
+    _busy: telemetry::Holding,
 }
 
 impl Taken {
@@ -91,7 +92,7 @@ impl Taken {
 
     /// For the next call: every answer was read to its end.
     pub(crate) fn give_back(self) {
-        let Self { lane, open, _turn, .. } = self;
+        let Self { lane, open, _turn, _busy, .. } = self;
         lane.connections.keep(open); // before another's turn comes
     }
 
@@ -166,7 +167,7 @@ impl Lane {
                 taken.leave(done).await
             };
             let done = limit.hold(using).await;
-            note_slow(begun, caller);
+            note(begun, caller, done.as_ref().err());
             taken.back_after(done)
         })
     }
@@ -176,10 +177,13 @@ impl Lane {
     /// # Errors
     /// When there is none in time.
     pub(crate) async fn take(&self) -> Result<Taken, Error> {
-        let until = Instant::now() + self.patience;
+        let begun = Instant::now();
+        let until = begun + self.patience;
         let turn = self.turn(until).await?;
         let (open, is_reused) = self.connections.ready(until).await?;
-        Ok(Taken { lane: self.clone(), open, is_reused, _turn: turn })
+        let busy = telemetry::metrics().db_connections.held();
+        telemetry::metrics().db_waits.took(begun.elapsed());
+        Ok(Taken { lane: self.clone(), open, is_reused, _turn: turn, _busy: busy })
     }
 
     /// The same with a connection that nobody has used yet.
@@ -190,7 +194,8 @@ impl Lane {
         let until = Instant::now() + self.patience;
         let turn = self.turn(until).await?;
         let open = self.connections.open(until).await?;
-        Ok(Taken { lane: self.clone(), open, is_reused: false, _turn: turn })
+        let busy = telemetry::metrics().db_connections.held();
+        Ok(Taken { lane: self.clone(), open, is_reused: false, _turn: turn, _busy: busy })
     }
 
     async fn turn(&self, until: Instant) -> Result<OwnedSemaphorePermit, Error> {
@@ -219,9 +224,10 @@ impl Lane {
     }
 }
 
-/// Names a statement that was slow, by the place in the code that ran it: its text may be long.
-pub(crate) fn note_slow(begun: Instant, at: impl fmt::Display) {
+/// Counts a statement, and names one that was slow, by the place in the code that ran it: its text may be long.
+pub(crate) fn note(begun: Instant, at: impl fmt::Display, error: Option<&StoreError>) {
     let took = begun.elapsed();
+    telemetry::metrics().statement(!matches!(error, Some(StoreError::Database(_))), took);
     if took > SLOW {
         warn!(took_ms = took.as_millis(), %at, "a statement was slow");
     }

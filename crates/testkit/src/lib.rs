@@ -1,5 +1,5 @@
 //! A real Postgres for tests: one server per run, one database per test. Also a pooler, and a network with
-//! faults, to put in front of it.
+//! faults, to put in front of it; a git server and an object store with faults.
 //!
 //! ```text
 //! nextest ─starts─▶ test process ─first of the run─▶ Postgres ◀─── all other tests of the run
@@ -15,6 +15,7 @@ mod database;
 mod git_server;
 mod pooler;
 mod proxy;
+mod s3;
 mod server;
 
 use std::fs::Permissions;
@@ -27,6 +28,7 @@ pub use database::{TestDatabase, database};
 pub use git_server::{GitServer, git};
 pub use pooler::{Pooler, pooler};
 pub use proxy::Proxy;
+pub use s3::{BUCKET, S3, S3Fault};
 pub use server::{Server, postgres};
 
 /// Makes a temporary folder for data folders. Also works as root, when Postgres runs as another user and must

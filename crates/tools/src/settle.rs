@@ -1,5 +1,7 @@
 //! Converts an outcome into a settlement: bounded text, with the complete text stored separately.
 
+use std::time::Duration;
+
 use blobs::{BlobError, BlobKey, Blobs};
 use bytes::Bytes;
 use domain::ToolOutcomeKind;
@@ -31,8 +33,13 @@ pub struct Settlement {
     pub touched: Touched,
 }
 
+/// How long a complete text may take to be stored before the result goes on without it, and how many bytes are stored in
+/// each further second.
+const PATIENCE: Duration = Duration::from_secs(5);
+const BYTES_A_SECOND: u64 = 4 * 1024 * 1024;
+
 /// Bounds an outcome. If its text is too large, stores the complete text as `name` (`tool_<id>`, unique) of
-/// `org`.
+/// `org`. A store that does not answer delays the result by a few seconds at most.
 ///
 /// The caller must let it finish and publish only its result, so that no oversized text gets out.
 pub async fn settle(
@@ -59,11 +66,15 @@ pub async fn settle(
             if ends.fit(&footer, limits) {
                 (bound(ends, &footer, limits, &Kept::Lost), false, None, None)
             } else {
+                let total = text.len() as u64;
                 let stored = match key(org, name) {
-                    Ok(key) => blobs.put(&key, Bytes::copy_from_slice(text.as_bytes())).await,
-                    Err(error) => Err(error),
+                    Ok(key) => {
+                        let bytes = Bytes::copy_from_slice(text.as_bytes());
+                        in_time(total, blobs.put(&key, bytes)).await
+                    }
+                    Err(error) => Err(with_causes(&error)),
                 };
-                let (kept, path, error) = kept(path, stored.err(), 0, text.len() as u64);
+                let (kept, path, error) = kept(path, stored.err(), 0, total);
                 (bound(ends, &footer, limits, &kept), true, path, error)
             }
         }
@@ -72,10 +83,10 @@ pub async fn settle(
             let file_error = output.file_error.take();
             let (kept, path, error) = match (output.file.take(), key(org, name)) {
                 (Some(file), Ok(key)) => {
-                    let stored = blobs.put_file(&key, file).await;
+                    let stored = in_time(total, blobs.put_file(&key, file)).await;
                     kept(path, stored.err(), lost, total)
                 }
-                (Some(_), Err(error)) => kept(path, Some(error), lost, total),
+                (Some(_), Err(error)) => kept(path, Some(with_causes(&error)), lost, total),
                 (None, _) => (Kept::Lost, None, None),
             };
             let ends = Ends {
@@ -94,14 +105,26 @@ fn key(org: &str, name: &str) -> Result<BlobKey, BlobError> {
     BlobKey::new(org, BLOB_KIND, name)
 }
 
+/// Stores a text of `bytes`, or gives up.
+async fn in_time<T>(
+    bytes: u64,
+    storing: impl Future<Output = Result<T, BlobError>>,
+) -> Result<T, String> {
+    let limit = PATIENCE + Duration::from_secs(bytes / BYTES_A_SECOND);
+    match tokio::time::timeout(limit, storing).await {
+        Ok(stored) => stored.map_err(|error| with_causes(&error)),
+        Err(_) => Err(format!("object storage did not take it within {} s", limit.as_secs())),
+    }
+}
+
 fn kept(
     path: String,
-    error: Option<BlobError>,
+    error: Option<String>,
     lost: u64,
     total: u64,
 ) -> (Kept, Option<String>, Option<String>) {
     match error {
-        Some(error) => (Kept::Lost, None, Some(with_causes(&error))),
+        Some(error) => (Kept::Lost, None, Some(error)),
         None if lost > 0 => {
             let kept = Kept::Partly { path: path.clone(), bytes: total - lost };
             (kept, Some(path), None)

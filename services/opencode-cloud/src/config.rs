@@ -14,10 +14,12 @@ const PREFIX: &str = "OPENCODE_CLOUD_";
 const CONFIG: &str = "--config";
 
 /// Secrets that a file may hold: `OPENCODE_CLOUD_MODEL_KEY_FILE=/run/secrets/model-key`.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 10] = [
+    "blob-secret-key",
     "bootstrap-key",
     "cluster-secret",
     "database-url",
+    "metrics-token",
     "migrate-password",
     "model-key",
     "nats-url",

@@ -96,6 +96,8 @@ pub(crate) struct Executor {
     running: HashMap<SessionRef, Running>,
     /// Sessions that wait for a slot.
     queue: FairQueue<OrgId, SessionRef>,
+    /// The (monotonic) times since which sessions wait for a slot, where there was none at once.
+    since: HashMap<SessionRef, Duration>,
     /// Tells drains whether any session waits.
     crowd: Crowd,
     cache: HistoryCache,
@@ -129,6 +131,7 @@ impl Executor {
             held: HashMap::new(),
             running: HashMap::new(),
             queue: FairQueue::new(QUEUE),
+            since: HashMap::new(),
             crowd: Crowd::default(),
             cache: HistoryCache::default(),
             setbacks: Setbacks::default(),
@@ -156,6 +159,10 @@ impl Executor {
                     None => return,
                 },
             }
+            let metrics = telemetry::metrics();
+            metrics.drains.set(self.running.len());
+            metrics.leases.set(self.held.len());
+            metrics.queue.set(self.queue.len());
             let busy = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
             self.pulse.busy.store(busy, Ordering::Relaxed);
         }
@@ -251,9 +258,10 @@ impl Executor {
                 info!(location.id = %at.location, %token, "a later token has acted here");
                 self.give_back(at);
             }
-            Err(TakeoverError::Away { shown, error }) => {
+            Err(TakeoverError::Away { shown, error, patience }) => {
                 let SessionError { code, message } = &error;
-                let told = self.setbacks.note(at, self.parts.runtime.clock.monotonic());
+                let now = self.parts.runtime.clock.monotonic();
+                let told = self.setbacks.note(at, now, patience);
                 warn!(location.id = %at.location, %code, %message, told, "the Location cannot be had");
                 if told {
                     self.open(at, Workspace::missing(shown, error));
@@ -360,6 +368,7 @@ impl Executor {
             info!("the node drains: sessions are handed over at their next boundary");
             self.stopping.cancel();
             self.queue.clear();
+            self.since.clear();
             self.crowd.set(false);
         } else if !drained && self.stopping.is_cancelled() && !self.drains.token().is_cancelled() {
             info!("the node takes work again");
@@ -378,7 +387,10 @@ impl Executor {
             held.waiting.insert(session);
             return;
         }
-        let org = session.org;
+        let (org, now) = (session.org, self.parts.runtime.clock.monotonic());
+        if self.running.len() >= self.options.slots && self.since.len() < QUEUE {
+            self.since.entry(session.clone()).or_insert(now);
+        }
         self.queue.push(&org, session);
         self.fill();
     }
@@ -387,6 +399,9 @@ impl Executor {
     fn fill(&mut self) {
         while self.running.len() < self.options.slots {
             let Some(next) = self.queue.pop() else { break };
+            let now = self.parts.runtime.clock.monotonic();
+            let waited = self.since.remove(&next).map_or(Duration::ZERO, |since| now - since);
+            telemetry::metrics().queue_seconds.took(waited);
             self.begin(next);
         }
         self.crowd.set(!self.queue.is_empty());
@@ -433,6 +448,18 @@ impl Executor {
             let now_at = if let Some(DrainExit::Moved(to)) = exit { to } else { &session };
             self.cache.put(now_at.clone(), history);
         }
+        telemetry::metrics().drain_ended(match exit {
+            None => "broken_off",
+            Some(DrainExit::Idle) => "idle",
+            Some(DrainExit::Ended(outcome)) => outcome.as_str(),
+            Some(DrainExit::HandedOver) => "handed_over",
+            Some(DrainExit::Yielded) => "yielded",
+            Some(DrainExit::Waiting) => "waiting",
+            Some(DrainExit::Moved(_)) => "moved",
+            Some(DrainExit::Fenced) => "fenced",
+            Some(DrainExit::Superseded) => "superseded",
+            Some(DrainExit::Failed(_)) => "store_failed",
+        });
         let at = session.location_ref();
         if let Some(held) = self.held.get_mut(&at) {
             held.idle_since = self.parts.runtime.clock.monotonic();

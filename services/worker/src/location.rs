@@ -13,6 +13,7 @@ use crate::disk::{self, Anew, Directory, WorkspaceDisk};
 use crate::executor::chain;
 use crate::fill::{Fault, Fill, Fills, of_repositories};
 use crate::options::WorkerOptions;
+use crate::setbacks::Patience;
 
 /// The path that models see instead of a managed workspace's real one.
 const SHOWN: &str = "/workspace";
@@ -37,7 +38,15 @@ pub(crate) enum TakeoverError {
         shown: String,
         /// The error for its sessions if this lasts.
         error: SessionError,
+        /// How long it may last before they are told.
+        patience: Patience,
     },
+}
+
+impl TakeoverError {
+    fn away(shown: String, error: SessionError) -> Self {
+        Self::Away { shown, error, patience: Patience::FILES }
+    }
 }
 
 /// The place of a Location's files, or the reason why they are missing.
@@ -90,15 +99,15 @@ pub(crate) async fn take_over(
     let mut found =
         if own { None } else { Some(find_files(options, at, &row, origin.is_some()).await) };
     if let Some(Err(Absence::Away(error))) = found {
-        return Err(TakeoverError::Away { shown, error });
+        return Err(TakeoverError::away(shown, error));
     }
     let last = store.raise_fence(at.clone(), token).await?;
-    let lock = match lock(options, at, token).await {
+    let lock = match lock(options.locks(row.kind), at, token).await {
         Ok(lock) => lock,
         Err(LockFailure::Superseded) => return Err(StoreError::Superseded.into()),
         Err(LockFailure::Held(message)) => {
             let error = SessionError { code: ErrorCode::WorkspaceLocked.into(), message };
-            return Err(TakeoverError::Away { shown, error });
+            return Err(TakeoverError::away(shown, error));
         }
     };
     if own {
@@ -107,7 +116,7 @@ pub(crate) async fn take_over(
     let place = match found {
         Some(Ok(place)) => place,
         Some(Err(Absence::Gone(error))) => return Ok(Workspace::missing(shown, error)),
-        Some(Err(Absence::Away(error))) => return Err(TakeoverError::Away { shown, error }),
+        Some(Err(Absence::Away(error))) => return Err(TakeoverError::away(shown, error)),
         None => unreachable!("it was looked for above or below the fence"),
     };
     let mut snapshots = runtime.settings.snapshots.clone();
@@ -142,9 +151,14 @@ pub(crate) async fn take_over(
                     SessionError { code: ErrorCode::WorkspaceRestoreFailed.into(), message };
                 return Ok(Workspace::missing(shown, error));
             }
+            Err(Unmade::Away(message)) => {
+                let error =
+                    SessionError { code: ErrorCode::WorkspaceRestoreFailed.into(), message };
+                return Err(TakeoverError::Away { shown, error, patience: Patience::STORAGE });
+            }
             Err(Unmade::Fill(Fault::Store(error))) => return Err(error.into()),
             Err(Unmade::Fill(Fault::Later(text))) => {
-                return Err(TakeoverError::Away { shown, error: Fault::for_sessions(text) });
+                return Err(TakeoverError::away(shown, Fault::for_sessions(text)));
             }
             Err(Unmade::Fill(Fault::Ends { text, .. })) => {
                 return Ok(Workspace::missing(shown, Fault::for_sessions(text)));
@@ -175,7 +189,10 @@ struct Unfilled<'a> {
 
 /// Why it is still not whole.
 enum Unmade {
+    /// The snapshot is lost or damaged.
     Restore(String),
+    /// The snapshot cannot be read now.
+    Away(String),
     Fill(Fault),
 }
 
@@ -198,13 +215,13 @@ impl Unfilled<'_> {
         let mut loses = last.0 != 0;
         let mut tree = None;
         match origin {
-            None => tree = restore(files).await.map_err(Unmade::Restore)?,
+            None => tree = restore(files).await?,
             Some(origin) => {
                 let fill = self.fill()?;
                 let packs = self.runtime.store.workspace_packs(self.at.clone()).await;
                 let is_captured = self.seeded || !packs.map_err(Fault::from)?.is_empty();
                 if is_captured {
-                    tree = restore(files).await.map_err(Unmade::Restore)?;
+                    tree = restore(files).await?;
                     fill.give_packs(origin).await?;
                     let limit = self.runtime.settings.snapshots.limits.file_bytes;
                     if let Err(fault) = fill.large_files(limit).await {
@@ -240,7 +257,7 @@ impl Unfilled<'_> {
 }
 
 /// Restores the newest Workspace Snapshot, and returns its tree if there is one.
-async fn restore(files: &Files) -> Result<Option<domain::SnapshotTree>, String> {
+async fn restore(files: &Files) -> Result<Option<domain::SnapshotTree>, Unmade> {
     let mut tried = 1;
     loop {
         match files.restore_newest().await {
@@ -250,12 +267,19 @@ async fn restore(files: &Files) -> Result<Option<domain::SnapshotTree>, String> 
                 tokio::time::sleep(PAUSE * tried).await;
                 tried += 1;
             }
-            Err(error) => {
-                return Err(format!(
+            Err(error) if error.is_lost() => {
+                return Err(Unmade::Restore(format!(
                     "the workspace's newest snapshot cannot be restored ({}); check object storage, then send a prompt \
                      to try again",
                     chain(&error)
-                ));
+                )));
+            }
+            Err(error) => {
+                return Err(Unmade::Away(format!(
+                    "the workspace's newest snapshot cannot be read now ({}); check object storage, then send a prompt \
+                     to try again",
+                    chain(&error)
+                )));
             }
         }
     }
@@ -371,11 +395,10 @@ impl From<LockError> for LockFailure {
 }
 
 async fn lock(
-    options: &WorkerOptions,
+    folder: PathBuf,
     at: &LocationRef,
     token: FencingToken,
 ) -> Result<LocationLock, LockFailure> {
-    let folder = options.lock_dir.clone();
     let path = folder.join(format!("{}-{}.lock", at.org, at.location));
     let lock = LocationLock { path, token: token.0 };
     let held = lock.clone();

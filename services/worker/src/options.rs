@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use placement_api::Placement;
 use session::Runtime;
+use store::LocationKind;
 
 use crate::disk::WorkspaceDisk;
 use crate::fill::Fills;
@@ -25,7 +26,8 @@ pub struct WorkerOptions {
     pub snapshot_dir: PathBuf,
     /// Whether sessions may run in directories of this machine outside `workspace_dir`.
     pub allow_local_paths: bool,
-    /// The folder of the Locations' lock files, shared like `workspace_dir`.
+    /// The folder of the Locations' lock files, shared like the directories that they are for. On a disk of its own, a
+    /// worker has those of managed Locations beside their workspaces.
     pub lock_dir: PathBuf,
     /// How long a Location may have no drains before it is given back.
     pub idle_release: Duration,
@@ -33,6 +35,21 @@ pub struct WorkerOptions {
     pub sweep: Duration,
     /// How long a blob without a row is kept, and a Location without a use; `None` keeps them for ever.
     pub blob_retention: Option<Duration>,
+}
+
+/// The lock files of managed Locations on a worker's own disk. No organisation has this name.
+const OWN_LOCKS: &str = ".locks";
+
+impl WorkerOptions {
+    /// Returns the folder of the lock files of a kind of Location: where everybody sees it who sees the files.
+    pub(crate) fn locks(&self, kind: LocationKind) -> PathBuf {
+        match (kind, self.disk) {
+            (LocationKind::Managed, WorkspaceDisk::Own) => self.workspace_dir.join(OWN_LOCKS),
+            (LocationKind::Managed, WorkspaceDisk::Shared) | (LocationKind::Local, _) => {
+                self.lock_dir.clone()
+            }
+        }
+    }
 }
 
 /// The parts of a worker.

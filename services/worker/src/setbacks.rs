@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! unavailable ─▶ given back ─▶ leased again, here or elsewhere ─▶ tried again after a pause ─▶ … ─▶ told after a
-//! minute
+//! minute, or ten where only object storage is away
 //! ```
 
 use std::collections::HashMap;
@@ -10,14 +10,33 @@ use std::time::Duration;
 
 use domain::LocationRef;
 
-/// How long a Location may be unavailable before anything durable is written about it. The lock of a host that was
-/// cut off, a restarting NFS server or a process that hangs in the kernel usually ends within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The pause before the second try. It doubles with each try, up to [`LONGEST`].
+/// How long a Location may be unavailable before anything durable is written about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Patience {
+    told_after: Duration,
+    longest_pause: Duration,
+    /// After this long without a failure, the next one counts as the first. Longer than a pause and a try.
+    forgotten_after: Duration,
+}
+
+impl Patience {
+    /// For its lock and its directory. The lock of a host that was cut off, a restarting NFS server or a process that
+    /// hangs in the kernel usually ends within this time.
+    pub(crate) const FILES: Self = Self {
+        told_after: Duration::from_secs(60),
+        longest_pause: Duration::from_secs(8),
+        forgotten_after: Duration::from_secs(60),
+    };
+    /// For object storage. It comes back by itself, nothing is lost meanwhile, and no worker can do better.
+    pub(crate) const STORAGE: Self = Self {
+        told_after: Duration::from_secs(600),
+        longest_pause: Duration::from_secs(30),
+        forgotten_after: Duration::from_secs(240),
+    };
+}
+
+/// The pause before the second try. It doubles with each try, up to the longest.
 const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(8);
-/// After this long without a failure, the next one counts as the first.
-const FORGET: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(crate) struct Setbacks(HashMap<LocationRef, Setback>);
@@ -27,25 +46,30 @@ struct Setback {
     since: Duration,
     last: Duration,
     failures: u32,
+    patience: Patience,
 }
 
 impl Setbacks {
     /// Notes a failure. Returns whether the Location has been unavailable for so long that its sessions must be told.
-    pub(crate) fn note(&mut self, at: &LocationRef, now: Duration) -> bool {
-        self.0.retain(|_, setback| setback.last + FORGET >= now);
-        let first = Setback { since: now, last: now, failures: 0 };
+    pub(crate) fn note(&mut self, at: &LocationRef, now: Duration, patience: Patience) -> bool {
+        self.0.retain(|_, setback| setback.last + setback.patience.forgotten_after >= now);
+        let first = Setback { since: now, last: now, failures: 0, patience };
         let setback = self.0.entry(at.clone()).or_insert(first);
         setback.last = now;
         setback.failures = setback.failures.saturating_add(1);
-        setback.since + PATIENCE <= now
+        setback.patience = patience;
+        setback.since + patience.told_after <= now
     }
 
     /// Returns the pause before the next try: none once the sessions have been told, because their users wait.
     pub(crate) fn pause(&self, at: &LocationRef, now: Duration) -> Duration {
         match self.0.get(at) {
-            Some(setback) if now < setback.since + PATIENCE && now <= setback.last + FORGET => {
+            Some(setback)
+                if now < setback.since + setback.patience.told_after
+                    && now <= setback.last + setback.patience.forgotten_after =>
+            {
                 let doubled = 1 << setback.failures.saturating_sub(1).min(8);
-                (SHORTEST * doubled).min(LONGEST)
+                (SHORTEST * doubled).min(setback.patience.longest_pause)
             }
             Some(_) | None => Duration::ZERO,
         }
@@ -69,22 +93,27 @@ mod tests {
 
     // Finding store 5: a short lock hold parked all acknowledged work, and retries could not heal it.
     #[test]
-    fn a_location_is_tried_for_a_minute_before_anyone_is_told() {
-        let (mut setbacks, at) = (Setbacks::default(), location("loc_a"));
-        let (mut now, mut tries) = (Duration::from_secs(1_000), 0);
-        let begun = now;
-        while !setbacks.note(&at, now) {
-            let pause = setbacks.pause(&at, now);
-            assert!((SHORTEST..=LONGEST).contains(&pause), "{pause:?}");
-            now += pause;
-            tries += 1;
+    fn a_location_is_tried_for_a_while_before_anyone_is_told() {
+        for (patience, expected) in [(Patience::FILES, 8..=16), (Patience::STORAGE, 20..=30)] {
+            let Patience { told_after, longest_pause, forgotten_after } = patience;
+            let (mut setbacks, at) = (Setbacks::default(), location("loc_a"));
+            let (mut now, mut tries) = (Duration::from_secs(1_000), 0);
+            let begun = now;
+            while !setbacks.note(&at, now, patience) {
+                let pause = setbacks.pause(&at, now);
+                assert!((SHORTEST..=longest_pause).contains(&pause), "{pause:?}");
+                now += pause;
+                tries += 1;
+            }
+            let took = now - begun;
+            assert!(took >= told_after && took <= told_after + longest_pause, "{took:?}");
+            assert!(expected.contains(&tries), "{tries} tries");
+            assert_eq!(setbacks.pause(&at, now), Duration::ZERO, "its users wait for an answer");
+            assert_eq!(setbacks.pause(&location("loc_b"), now), Duration::ZERO);
+            setbacks.clear(&at);
+            assert!(!setbacks.note(&at, now, patience), "it was there in between");
+            let later = now + forgotten_after + told_after;
+            assert!(!setbacks.note(&at, later, patience), "an old failure does not count");
         }
-        assert!(now - begun >= PATIENCE && now - begun <= PATIENCE + LONGEST, "{:?}", now - begun);
-        assert!((8..=16).contains(&tries), "{tries} tries");
-        assert_eq!(setbacks.pause(&at, now), Duration::ZERO, "its users wait for an answer");
-        assert_eq!(setbacks.pause(&location("loc_b"), now), Duration::ZERO);
-        setbacks.clear(&at);
-        assert!(!setbacks.note(&at, now), "it was there in between");
-        assert!(!setbacks.note(&at, now + FORGET + PATIENCE), "an old failure does not count");
     }
 }

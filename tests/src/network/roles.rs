@@ -204,7 +204,8 @@ impl Roles {
             }
             _ => {
                 // The oracle needs it.
-                let blobs = format!("--blob-dir={}", self.folder.join("shared/blobs").display());
+                let blobs =
+                    format!("--blob-url=file://{}", self.folder.join("shared/blobs").display());
                 vec!["gateway".into(), bind, blobs, format!("--bootstrap-key={KEY}")]
             }
         };

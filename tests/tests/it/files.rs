@@ -9,6 +9,7 @@ use journeys::{Api, World, ancestors, events_of, eventually, oracle, processes_n
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
+use testkit::{BUCKET, S3, S3Fault};
 
 /// Prompts, waits for the end of the work, and returns the prompt's message.
 async fn work(api: &Api, session: &str, text: &str) -> Result<String> {
@@ -114,8 +115,15 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
 async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_snapshot()
 -> Result<()> {
     let world = World::new().await?;
-    let flags = "--placements=1 --gateways=1 --workers=2 --no-restart --workspace-disk=own";
+    let s3 = S3::start()?;
+    let flags = format!(
+        "--placements=1 --gateways=1 --workers=2 --no-restart --workspace-disk=own --blob-url=s3://{BUCKET}/cluster \
+         --blob-endpoint=http://{} --blob-region=us-east-1 --blob-access-key=j --blob-secret-key=j",
+        s3.host()
+    );
     let cluster = world.cluster(&flags.split(' ').collect::<Vec<_>>()).await?;
+    // The store has what it says that it has not.
+    s3.fault(S3Fault::UnavailableAfter, "PUT", "/o/", 3)?;
     let api = cluster.gateway(0);
     let project = api.post("/project/init", &json!({})).await?.ok()?;
     let project = project["id"].as_str().context("a project has an id")?;
@@ -148,8 +156,13 @@ async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_
     .await?;
     let parents = ancestors(pid);
     let workers = cluster.of("worker")?;
-    let owner = workers.iter().find(|worker| parents.contains(&worker.pid)).context("a worker")?;
-    cluster.signal(owner.pid, Signal::KILL)?;
+    let owner = workers.iter().position(|worker| parents.contains(&worker.pid));
+    let owner = owner.context("a worker")?;
+    cluster.signal(workers[owner].pid, Signal::KILL)?;
+    let name = format!("worker-{}", owner + 1);
+    for disk in [world.data().join(&name), world.data().join("workspaces").join(&name)] {
+        fs::rename(&disk, disk.with_extension("lost"))?;
+    }
 
     ensure!(api.outcome(session, &message, 60).await? == "completed");
     let log = api.log(session).await?;
@@ -170,6 +183,16 @@ async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_
     let there = last_result(&world)?;
     ensure!(there.contains("kept.txt") && there.contains("saved.txt"), "{there}");
     ensure!(!there.contains("lost.txt") && !there.contains("pid.txt"), "{there}");
+    let again = s3.requests().iter().filter(|line| line.ends_with("412")).count();
+    ensure!(again >= 3, "{:#?}", s3.requests());
+
+    // While object storage is away, tools go on, and say what they could not keep.
+    s3.fault(S3Fault::Unavailable, "", "/o/", u64::MAX)?;
+    work(api, session, "run seq 1 9000").await?;
+    let long = last_result(&world)?;
+    ensure!(long.contains("could not be kept") && long.contains("9000"), "{long}");
+    work(api, session, "create late.txt containing three").await?;
+    s3.well()?;
     oracle(api, world.model()).await?;
     cluster.stop(&world).await
 }

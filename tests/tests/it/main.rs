@@ -17,6 +17,7 @@ mod faults;
 mod files;
 mod generated;
 mod life;
+mod metrics;
 #[path = "../../third-party/npm.rs"]
 mod npm;
 mod person;

@@ -61,6 +61,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "history",
             "settings",
             "tasks",
+            "telemetry",
         ],
     ),
     (

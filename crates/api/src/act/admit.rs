@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Effective;
 use sha2::{Digest, Sha256};
-use store::{AdmittedPrompt, NewPrompt, SettingsOf, StoreError};
+use store::{Admission, AdmittedPrompt, NewPrompt, SettingsOf, StoreError};
 
 use super::attachment::Attachment;
 use super::choice::{ModelRequest, agent, has_model, variant};
@@ -258,7 +258,14 @@ pub(crate) async fn admit(
     has_model(state, org, prompt.model.as_ref()).await?;
     let (id, wakes) = (prompt.message.clone(), prompt.wake);
     let new = NewPrompt { session: session.clone(), prompt, now };
-    let mut admitted = match state.store().admit_prompt(org, new).await {
+    let told = state.store().admit_prompt(org, new).await;
+    telemetry::metrics().admission(match &told {
+        Ok(AdmittedPrompt { admission: Admission::First, .. }) => "stored",
+        Ok(AdmittedPrompt { admission: Admission::Retry, .. }) => "retry",
+        Err(StoreError::Database(_)) => "failed",
+        Err(_) => "refused",
+    });
+    let mut admitted = match told {
         Err(StoreError::NotFound) => {
             state.homes().forget(org, &session);
             return Err(StoreError::NotFound.into());

@@ -22,7 +22,7 @@ pub(crate) async fn missing(
     org: OrgId,
     most: usize,
 ) -> Result<Vec<Violation>, ApiError> {
-    let unseen = "this gateway does not see the workers' blobs: start it with --blob-dir, or ask without `blobs`";
+    let unseen = "this gateway does not see the workers' blobs: start it with --blob-url, or ask without `blobs`";
     let blobs = state.blobs().ok_or_else(|| ApiError::invalid(unseen))?;
     let mut missing = Vec::new();
     for of in BlobUse::ALL {

@@ -97,7 +97,7 @@ fn received(receiver: Receiver<Bytes>) -> impl Stream<Item = Bytes> + Send {
 
 fn unseen() -> ApiError {
     ApiError::invalid(
-        "this gateway does not see the workers' blobs, so it cannot export files or long outputs: start it with --blob-dir",
+        "this gateway does not see the workers' blobs, so it cannot export files or long outputs: start it with --blob-url",
     )
 }
 

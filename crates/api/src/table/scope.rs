@@ -44,13 +44,16 @@ pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next:
     let method = request.method().clone();
     let route =
         request.extensions().get::<MatchedPath>().map_or("unknown", MatchedPath::as_str).to_owned();
-    let span = tracing::info_span!("request", request_id = %id.0, %method, route);
+    let span = tracing::info_span!("request", request_id = %id.0, %method, route = route.as_str());
     let is_browser = wall::is_browser(request.headers());
     let began = state.clock().monotonic();
     async move {
         let mut response = next.run(request).await;
-        let took_ms = (state.clock().monotonic() - began).as_millis();
-        let status = response.status().as_u16();
+        let took = state.clock().monotonic() - began;
+        let took_ms = took.as_millis();
+        let failed = response.extensions().get::<Failure>().map(|failure| failure.status);
+        let status = failed.unwrap_or(response.status()).as_u16();
+        telemetry::metrics().request(&route, status, took);
         if let Some(failure) = response.extensions_mut().remove::<Failure>() {
             match &failure.cause {
                 Some(cause) => tracing::error!(status, took_ms, error = %cause, "request failed"),

@@ -9,6 +9,7 @@
 
 mod disk;
 mod job;
+mod last;
 mod leader;
 mod local;
 mod log_store;

@@ -132,7 +132,7 @@ fn someone_takes_work(host: &Host, leading: &Leading) -> bool {
         org: domain::OrgId::FIRST,
         location: "loc_any".parse().expect("the form of an id"),
     };
-    host.state.read(|state| choose(state, &load, &anywhere)).is_some()
+    host.state.read(|state| choose(state, &load, &anywhere, None)).is_some()
 }
 
 /// Submits a job for each session without a holder. Returns the start of the next page (`None`: the

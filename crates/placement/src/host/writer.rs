@@ -4,9 +4,11 @@ use domain::{FencingToken, Incarnation, LocationRef, SessionId, SessionRef};
 use placement_api::{Lease, Placed, PlacementError};
 use signals::{Hint, Topic, WorkerHint};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::Host;
 use super::job::{Job, MAX_WAITING, Reply, Waiter};
+use super::last::LastNodes;
 use super::leader::Leading;
 use crate::rules::{Batch, Command, Effect, Load, MAX_COMMANDS, choose};
 
@@ -24,6 +26,7 @@ pub(crate) struct Writer<'a> {
     queue: VecDeque<Job>,
     /// Locations whose holder died or drains, waiting for a new one.
     freed: VecDeque<LocationRef>,
+    last: LastNodes,
 }
 
 /// The purpose of a command.
@@ -46,7 +49,8 @@ struct Plan {
 
 impl<'a> Writer<'a> {
     pub(crate) fn new(host: &'a Host, leading: &'a Leading) -> Self {
-        Self { host, leading, queue: VecDeque::new(), freed: VecDeque::new() }
+        let (queue, freed) = (VecDeque::new(), VecDeque::new());
+        Self { host, leading, queue, freed, last: LastNodes::default() }
     }
 
     /// Runs until a write fails or all senders are gone.
@@ -158,8 +162,9 @@ impl<'a> Writer<'a> {
             }
             return true;
         }
-        let load = &plan.load;
-        let Some(incarnation) = self.host.state.read(|state| choose(state, load, &location)) else {
+        let (load, last) = (&plan.load, self.last.of(&location));
+        let chosen = self.host.state.read(|state| choose(state, load, &location, last));
+        let Some(incarnation) = chosen else {
             answer(waiter.and_then(|waiter| waiter.reply), Err(PlacementError::NoWorker));
             return false;
         };
@@ -192,6 +197,7 @@ impl<'a> Writer<'a> {
                 }
                 Purpose::Release { leases, reassign, reply } => {
                     for (lease, effect) in leases.into_iter().zip(effects.by_ref()) {
+                        self.last.released(&lease.location, Instant::now());
                         if reassign && effect == (Effect::Released { ended: true }) {
                             self.freed.push_back(lease.location);
                         }
@@ -244,6 +250,8 @@ impl<'a> Writer<'a> {
         let mut sessions = waiters.iter().filter_map(|waiter| waiter.session.as_ref());
         let mine = (placed.worker.incarnation, placed.lease.token);
         if news == Some(mine) {
+            let node = placed.worker.node.clone();
+            self.last.assigned(location.clone(), node, Instant::now());
             let assigned = WorkerHint::Assigned { location, session: sessions.next().cloned() };
             let topic = Topic::Worker(placed.worker.incarnation);
             self.host.signals.publish(&topic, Hint::Worker(assigned));

@@ -18,9 +18,15 @@ pub struct Load {
 
 /// Chooses the worker for a Location: the one with the fewest leases per slot, among those that are heard, do
 /// not drain and have slots. A hash of Location and worker breaks ties, so that Locations spread and a new
-/// leader decides like the old one. `None` if no worker takes any.
+/// leader decides like the old one. A worker of the node `last`, which had the Location last, comes first: it may have
+/// the files, unless it is much fuller. `None` if no worker takes any.
 #[must_use]
-pub fn choose(state: &State, load: &Load, location: &LocationRef) -> Option<Incarnation> {
+pub fn choose(
+    state: &State,
+    load: &Load,
+    location: &LocationRef,
+    last: Option<&str>,
+) -> Option<Incarnation> {
     let takes = |standing: &&Standing| {
         standing.worker.slots > 0
             && !load.draining.contains(&standing.worker.incarnation)
@@ -34,15 +40,32 @@ pub fn choose(state: &State, load: &Load, location: &LocationRef) -> Option<Inca
             .then_with(|| fullness(a, b, load))
             .then_with(|| affinity(location, left).cmp(&affinity(location, right)))
     };
-    state.workers().filter(takes).min_by(better).map(|standing| standing.worker.incarnation)
+    let best = state.workers().filter(takes).min_by(better)?;
+    let had = |standing: &&Standing| {
+        last == Some(standing.worker.node.as_str())
+            && !load.quiet.contains(&standing.worker.incarnation)
+    };
+    let known = state.workers().filter(takes).filter(had).min_by(better);
+    let known = known.filter(|known| !is_much_fuller(known, best, load));
+    Some(known.unwrap_or(best).worker.incarnation)
+}
+
+/// How many leases more than twice those of the emptiest worker a known disk is worth.
+const WORTH: usize = 8;
+
+fn is_much_fuller(known: &Standing, best: &Standing, load: &Load) -> bool {
+    let (left, right) = (leases(known, load), 2 * leases(best, load) + WORTH);
+    (left as u128) * u128::from(best.worker.slots)
+        > (right as u128) * u128::from(known.worker.slots)
+}
+
+fn leases(standing: &Standing, load: &Load) -> usize {
+    standing.count() + load.planned.get(&standing.worker.incarnation).copied().unwrap_or(0)
 }
 
 /// Compares leases per slot without division.
 fn fullness(a: &Standing, b: &Standing, load: &Load) -> Ordering {
-    let leases = |standing: &Standing| {
-        let planned = load.planned.get(&standing.worker.incarnation).copied().unwrap_or(0);
-        (standing.count() + planned) as u128
-    };
+    let leases = |standing: &Standing| leases(standing, load) as u128;
     let (left, right) =
         (leases(a) * u128::from(b.worker.slots), leases(b) * u128::from(a.worker.slots));
     left.cmp(&right)

@@ -104,7 +104,7 @@ fn leases_go_where_the_fewest_are_for_the_slots() {
     one(&mut state, 1, Command::Register { worker: worker(1, 1) });
     one(&mut state, 2, Command::Register { worker: worker(2, 3) });
     for nth in 0..40 {
-        let to = choose(&state, &Load::default(), &location(nth)).expect("someone");
+        let to = choose(&state, &Load::default(), &location(nth), None).expect("someone");
         one(
             &mut state,
             3 + u64::from(nth),
@@ -122,14 +122,14 @@ fn who_drains_gets_nothing_and_who_is_quiet_only_what_is_left() {
     one(&mut state, 2, Command::Register { worker: worker(2, 4) });
     let quiet = Load { quiet: [incarnation(1)].into(), ..Load::default() };
     for nth in 0..20 {
-        assert_eq!(choose(&state, &quiet, &location(nth)), Some(incarnation(2)));
+        assert_eq!(choose(&state, &quiet, &location(nth), None), Some(incarnation(2)));
     }
     let both = Load { draining: [incarnation(2)].into(), ..quiet };
-    assert_eq!(choose(&state, &both, &location(1)), Some(incarnation(1)));
+    assert_eq!(choose(&state, &both, &location(1), None), Some(incarnation(1)));
     one(&mut state, 3, Command::DrainNode { node: worker(1, 1).node });
-    assert_eq!(choose(&state, &both, &location(1)), None);
+    assert_eq!(choose(&state, &both, &location(1), None), None);
     one(&mut state, 4, Command::UndrainNode { node: worker(1, 1).node });
-    assert_eq!(choose(&state, &both, &location(1)), Some(incarnation(1)));
+    assert_eq!(choose(&state, &both, &location(1), None), Some(incarnation(1)));
 }
 
 #[test]
@@ -139,8 +139,32 @@ fn ties_spread_and_do_not_depend_on_the_order() {
         one(&mut state, u64::from(nth), Command::Register { worker: worker(nth, 4) });
     }
     let chosen: BTreeSet<_> =
-        (0..40).filter_map(|nth| choose(&state, &Load::default(), &location(nth))).collect();
+        (0..40).filter_map(|nth| choose(&state, &Load::default(), &location(nth), None)).collect();
     assert_eq!(chosen.len(), 4);
+}
+
+#[test]
+fn the_node_that_had_a_location_is_preferred_until_it_is_full() {
+    let mut state = State::default();
+    for nth in 1..=3 {
+        one(&mut state, u64::from(nth), Command::Register { worker: worker(nth, 4) });
+    }
+    let (node, load) = (worker(2, 4).node, Load::default());
+    for nth in 0..8 {
+        let to = choose(&state, &load, &location(nth), Some(&node));
+        assert_eq!(to, Some(incarnation(2)), "{nth}");
+        let (location, incarnation) = (location(nth), incarnation(2));
+        one(&mut state, 4 + u64::from(nth), Command::Assign { location, incarnation });
+    }
+    let one_more = Load { planned: [(incarnation(2), 1)].into(), ..Load::default() };
+    assert_ne!(choose(&state, &one_more, &location(9), Some(&node)), Some(incarnation(2)));
+    for away in [
+        Load { quiet: [incarnation(2)].into(), ..Load::default() },
+        Load { draining: [incarnation(2)].into(), ..Load::default() },
+    ] {
+        assert_ne!(choose(&state, &away, &location(9), Some(&node)), Some(incarnation(2)));
+    }
+    assert!(choose(&state, &load, &location(9), Some("gone")).is_some());
 }
 
 /// A step of a random history. Workers and Locations are small numbers, so that they collide.

@@ -91,6 +91,18 @@ pub enum FilesError {
     Tree,
 }
 
+impl FilesError {
+    /// Returns whether something that was stored is permanently unavailable. Otherwise a later try may succeed.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Self::Snapshot(error) => error.is_lost(),
+            Self::Tree => true,
+            Self::Store(_) | Self::Off | Self::Uncaptured => false,
+        }
+    }
+}
+
 /// The numbers of events with a Location's files since this worker holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FilesCounts {
@@ -245,11 +257,13 @@ impl Files {
         match self.look().await {
             Ok(looked) => {
                 self.held.seen.store(true, Ordering::Release);
+                telemetry::metrics().capture(true);
                 self.held.state().in_vain = 0;
                 Some(Capture::new(self.clone(), looked?))
             }
             Err(error) => {
                 self.held.failed.fetch_add(1, Ordering::Relaxed);
+                telemetry::metrics().capture(false);
                 self.back_off(&mut self.held.state());
                 let location = &self.held.options.at.location;
                 warn!(location.id = %location, error = &error as &dyn std::error::Error, "the workspace is not captured");

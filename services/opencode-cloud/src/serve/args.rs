@@ -1,7 +1,7 @@
 //! Flags that several servers share. Each is also an environment variable, `OPENCODE_CLOUD_…`.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use api::{Origin, PublicUrl};
 use clap::Args;
@@ -12,9 +12,11 @@ use session::{DrainSettings, ModelFacts, Prices};
 use tools::Limits;
 
 use super::ServeError;
+use super::blobs::BlobArgs;
 use super::disk::DiskArgs;
 use super::network::NetworkArgs;
 use super::period::{Period, period};
+use super::worker_role::Folders;
 
 /// The address of the service.
 #[derive(Debug, Clone, Args)]
@@ -159,7 +161,7 @@ pub struct DataArgs {
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_WORKSPACE_DIR")]
     pub workspace_dir: Option<PathBuf>,
     /// Whether all workers see one --workspace-dir (shared), or each has its own and restores a workspace from its
-    /// newest snapshot when it takes over (own). The data folder, which has the snapshots, is shared in both cases
+    /// newest snapshot at --blob-url when it takes over (own)
     #[arg(
         long,
         value_name = "DISK",
@@ -168,6 +170,13 @@ pub struct DataArgs {
         env = "OPENCODE_CLOUD_WORKSPACE_DISK"
     )]
     pub workspace_disk: Disk,
+    /// Folder for the locks of directories that sessions work in. Workers that see the same directories share it
+    /// [default: in the data folder]
+    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_LOCK_DIR")]
+    pub lock_dir: Option<PathBuf>,
+    /// Where tool outputs and snapshots are kept.
+    #[command(flatten)]
+    pub blobs: BlobArgs,
     /// How long to keep a blob that no row names, such as those of a deleted session. Choose more than the age of the
     /// oldest backup that you would restore: seconds, 12h or 30d; off keeps them for ever
     #[arg(
@@ -178,6 +187,13 @@ pub struct DataArgs {
         env = "OPENCODE_CLOUD_BLOB_RETENTION"
     )]
     pub blob_retention: Period,
+}
+
+impl DataArgs {
+    /// Returns the folders of a worker with this data folder.
+    pub(crate) fn folders(&self, data: &Path) -> Folders {
+        Folders::in_data(data, self.workspace_dir.as_ref(), self.lock_dir.as_ref())
+    }
 }
 
 /// The disk on which workers see managed workspaces.

@@ -25,6 +25,7 @@ use tasks::CancellationToken;
 
 use super::ServeError;
 use super::args::{Disk, ModelArgs};
+use super::blobs::BlobArgs;
 use super::bootstrap::{self, Owner};
 use super::catalog::CatalogArgs;
 use super::disk::DiskArgs;
@@ -71,6 +72,9 @@ pub struct ClusterCommand {
         env = "OPENCODE_CLOUD_WORKSPACE_DISK"
     )]
     pub workspace_disk: Disk,
+    /// Where tool outputs and snapshots are kept.
+    #[command(flatten)]
+    pub blobs: BlobArgs,
     /// The model that answers.
     #[command(flatten)]
     pub model: ModelArgs,
@@ -270,7 +274,7 @@ impl Cluster {
 
     /// Returns a line about the sandbox that workers find on this machine.
     async fn sandbox(&self, args: &ClusterCommand) -> Result<String, ServeError> {
-        let folders = Folders::in_data(self.data.path(), args.workspace_dir.as_ref());
+        let folders = Folders::in_data(self.data.path(), args.workspace_dir.as_ref(), None);
         folders.make()?;
         let policy = CommandPolicy::of_a_dev_cluster(args.network.network, args.disk.limits());
         let found = policy.find(&folders.spool, &folders.workspaces, None).await;
@@ -321,6 +325,7 @@ impl Cluster {
         let mut providers =
             vec![("OPENCODE_CLOUD_SECRETS_KEY", keys.trim_end().replace('\n', ","))];
         providers.extend(egress.variables());
+        providers.extend(args.blobs.variables());
         for (name, value) in [
             ("OPENCODE_CLOUD_MODEL_KEY", &args.model.model_key),
             ("OPENAI_API_KEY", &args.model.openai_api_key),
@@ -381,12 +386,14 @@ impl Cluster {
                 // All gateways are on loopback, and there is one organisation: the best that this machine gives.
                 "--sandbox-require=C".to_owned(),
                 "--allow-local-paths".to_owned(),
-                format!("--data-dir={}", self.data.path().display()),
             ];
+            let shared = self.data.path();
+            words.extend(args.blobs.words(shared));
             words.extend(args.network.words());
             words.extend(args.disk.words());
             match args.workspace_disk {
                 Disk::Shared => {
+                    words.push(format!("--data-dir={}", shared.display()));
                     let given = args.workspace_dir.iter();
                     words.extend(given.map(|dir| format!("--workspace-dir={}", dir.display())));
                 }
@@ -396,6 +403,10 @@ impl Cluster {
                     let own = all.join(format!("worker-{number}"));
                     words.push(format!("--workspace-dir={}", own.display()));
                     words.push("--workspace-disk=own".to_owned());
+                    let data = shared.join(format!("worker-{number}"));
+                    words.push(format!("--data-dir={}", data.display()));
+                    // For directories of this machine, which all workers see.
+                    words.push(format!("--lock-dir={}", shared.join("locks").display()));
                 }
             }
             words.extend(roles.cluster.iter().chain(&roles.model).cloned());
@@ -417,8 +428,8 @@ impl Cluster {
                 "gateway".to_owned(),
                 format!("--port={port}"),
                 "--allow-local-paths".to_owned(),
-                format!("--blob-dir={}", self.data.path().join("blobs").display()),
             ];
+            words.extend(args.blobs.words(self.data.path()));
             if let Ok(here) = std::env::current_dir() {
                 words.push(format!("--directory={}", here.display()));
             }

@@ -5,6 +5,8 @@ use sandbox::{Limits, Tier, landlock_abi};
 
 use super::ServeError;
 use super::args::DrainArgs;
+use super::blobs::BlobArgs;
+use super::egress::EgressArgs;
 use crate::output::Screen;
 
 /// Arguments of `doctor`.
@@ -16,6 +18,12 @@ pub struct DoctorArgs {
     /// Which sandbox would be taken.
     #[command(flatten)]
     pub drains: DrainArgs,
+    /// Where blobs would be.
+    #[command(flatten)]
+    pub blobs: BlobArgs,
+    /// The certificates that are believed.
+    #[command(flatten)]
+    pub egress: EgressArgs,
 }
 
 /// Tries every sandbox and says what came of it. Exits with 1 when commands would be refused in `up`.
@@ -59,6 +67,7 @@ pub async fn execute(args: DoctorArgs, screen: &mut Screen) -> Result<u8, ServeE
         });
     }
     lines.push(args.drains.disk.told(folder));
+    lines.push(args.blobs.told(&args.egress).await);
     for line in lines {
         screen.out.line(&line).map_err(|error| ServeError::Stopped(error.to_string()))?;
     }

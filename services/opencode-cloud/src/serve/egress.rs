@@ -56,13 +56,17 @@ impl EgressArgs {
         Exit::new(&self.options()?, hosts, name).map_err(Self::refused)
     }
 
+    /// Returns the certificates of --egress-ca, in PEM.
+    pub(crate) fn ca_bundle(&self) -> Result<Option<Vec<u8>>, ServeError> {
+        let Some(path) = &self.egress_ca else { return Ok(None) };
+        let read = std::fs::read(path).map_err(|error| {
+            ServeError::Usage(format!("--egress-ca: cannot read {}: {error}", path.display()))
+        });
+        read.map(Some)
+    }
+
     fn options(&self) -> Result<EgressOptions, ServeError> {
-        let ca_bundle = match &self.egress_ca {
-            Some(path) => Some(std::fs::read(path).map_err(|error| {
-                ServeError::Usage(format!("--egress-ca: cannot read {}: {error}", path.display()))
-            })?),
-            None => None,
-        };
+        let ca_bundle = self.ca_bundle()?;
         let rules =
             Rules { allow_private: self.egress_private, allowed: self.egress_allow.clone() };
         let proxy = self.egress_proxy.clone();

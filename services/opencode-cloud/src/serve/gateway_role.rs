@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{ApiParts, ApiSettings, DefaultModel, ModelList, Origins, PublicUrl, Site};
+use blobs::Blobs;
 use credentials::Credentials;
 use domain::{Clock, OrgId};
 use gateway::{Gateway, GatewayOptions};
@@ -27,8 +28,8 @@ pub(crate) struct GatewaySetup {
     pub(crate) store: Store,
     pub(crate) signals: Arc<dyn Signals>,
     pub(crate) placement: Arc<dyn Placement>,
-    /// The workers' blobs, if this machine can read them.
-    pub(crate) blobs: Option<PathBuf>,
+    /// The workers' blobs, if this process can read them.
+    pub(crate) blobs: Option<Blobs>,
     pub(crate) credentials: Credentials,
     pub(crate) models: ModelList,
     pub(crate) clock: Arc<dyn Clock>,
@@ -41,8 +42,6 @@ pub(crate) struct GatewaySetup {
 
 /// Starts to serve in the role's group.
 pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, ServeError> {
-    let blobs = setup.blobs.as_deref().map(blobs::Blobs::in_folder).transpose();
-    let blobs = blobs.map_err(|error| ServeError::stopped("blobs cannot be read", &error))?;
     let simulated = setup.default_model.get().provider == "simulated";
     let settings = ApiSettings {
         allow_local_paths: setup.allow_local_paths,
@@ -59,7 +58,7 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         store: setup.store,
         signals: setup.signals,
         placement: setup.placement,
-        blobs,
+        blobs: setup.blobs,
         credentials: setup.credentials,
         models: setup.models,
         clock: setup.clock,

@@ -8,6 +8,7 @@
 //! Invariant: both assemble a role with the same code. Only this module reads flags of servers.
 
 pub mod args;
+mod blobs;
 mod bootstrap;
 mod catalog;
 pub mod cluster;
@@ -19,6 +20,7 @@ mod error;
 mod gateway_role;
 mod greeting;
 pub mod level_cmd;
+mod metrics;
 pub mod migrate;
 mod model;
 mod network;

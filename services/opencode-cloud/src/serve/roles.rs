@@ -19,16 +19,18 @@ use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::time::Instant;
 
 use super::ServeError;
-use super::args::{ClusterArgs, DataArgs, DrainArgs, ListenArgs, ModelArgs};
+use super::args::{ClusterArgs, DataArgs, Disk, DrainArgs, ListenArgs, ModelArgs};
+use super::blobs::BlobArgs;
 use super::bootstrap::{self, give_key};
 use super::catalog::{CatalogArgs, environment};
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
+use super::metrics::MetricsArgs;
 use super::model::models;
 use super::placement_role::{self, Internal, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
 use super::up::{check_level, check_schema};
-use super::worker_role::{self, Folders, WorkerSetup};
+use super::worker_role::{self, WorkerSetup};
 
 const HEALTH: TaskKind = TaskKind::new("health listener", OnError::StopRole, OnCancel::Wait);
 
@@ -62,9 +64,12 @@ pub struct GatewayArgs {
     /// Directory for stock clients that name none; only with --allow-local-paths
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
-    /// Folder with the workers' blobs, if this machine sees it; makes the diffs of sessions exact
-    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_BLOB_DIR")]
-    pub blob_dir: Option<PathBuf>,
+    /// The workers' tool outputs and snapshots: without them it has no exact diffs, exports and imports.
+    #[command(flatten)]
+    pub blobs: BlobArgs,
+    /// The metrics of the process.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
 }
 
 /// Arguments of `worker`.
@@ -97,6 +102,9 @@ pub struct WorkerArgs {
     /// The way sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
+    /// The metrics of the process.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// The keys that seal credentials.
     #[command(flatten)]
     pub secrets: SecretsArgs,
@@ -120,6 +128,9 @@ pub struct PlacementArgs {
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    /// The metrics of the process.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// Folder for the member's log
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DATA_DIR")]
     pub data_dir: PathBuf,
@@ -237,6 +248,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let keys = args.secrets.keys()?;
     let egress = args.egress.egress()?;
     let root = TaskGroup::root("gateway");
+    args.metrics.serve("gateway", &root).await?;
     let feed = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
     let known = Some(feed.clone());
     let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);
@@ -246,11 +258,12 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     }
     let keys = environment(&args.model).into_keys().collect();
     let site = gateway_role::site(&common.store, &args.listen, listener.local_addr().ok()).await?;
+    let blobs = args.blobs.open(None, &args.egress, &root).await?;
     let gateway = gateway_role::start(
         GatewaySetup {
             listener,
             placement: common.placement(&args.cluster),
-            blobs: args.blob_dir,
+            blobs,
             store: common.store.clone(),
             signals: common.signals,
             credentials,
@@ -285,6 +298,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
     let (store, clock) = (common.store.clone(), common.clock.clone());
     let egress = args.egress.egress()?;
     let root = TaskGroup::root("worker");
+    args.metrics.serve("worker", &root).await?;
     let catalog = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
     let known = Some(catalog.clone());
     let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);
@@ -293,8 +307,17 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
         pending.resolve(&root);
     }
     let data = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
+    if args.data.workspace_disk == Disk::Own && args.data.blobs.blob_url.is_none() {
+        return Err(ServeError::Usage(
+            "--workspace-disk own needs --blob-url: the snapshots from which another worker restores a workspace must \
+             be where all workers see them"
+                .to_owned(),
+        ));
+    }
+    let blobs = args.data.blobs.open_or_in(&data, &args.egress, &root).await?;
     let (worker, told) = worker_role::start(
         WorkerSetup {
+            blobs,
             placement: common.placement(&args.cluster),
             store: common.store.clone(),
             signals: common.signals,
@@ -306,7 +329,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             credentials,
             egress,
             settings: args.drains.settings(TimeZone::UTC)?,
-            folders: Folders::in_data(&data, args.data.workspace_dir.as_ref()),
+            folders: args.data.folders(&data),
             disk: args.data.workspace_disk.into(),
             blob_retention: args.data.blob_retention.length(),
             node: args.node,
@@ -349,6 +372,7 @@ pub async fn placement(args: PlacementArgs, stop: CancellationToken) -> Result<u
     let listener = internal(args.bind, args.port, Some(&secret)).await?;
     let common = Common::connect(&args.cluster, &stop).await?;
     let root = TaskGroup::root("placement");
+    args.metrics.serve("placement", &root).await?;
     let node = placement_role::start(
         PlacementSetup {
             id: args.id,

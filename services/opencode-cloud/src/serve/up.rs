@@ -25,10 +25,11 @@ use super::catalog::{CatalogArgs, environment};
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::greeting::Greeting;
+use super::metrics::MetricsArgs;
 use super::model::{check_named, missing_key, models};
 use super::placement_role::{self, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
-use super::worker_role::{self, Folders, WorkerSetup};
+use super::worker_role::{self, WorkerSetup};
 use crate::output::Screen;
 
 /// The free disk space, in bytes, below which Postgres would soon fail.
@@ -83,6 +84,9 @@ pub struct UpArgs {
     /// The way sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
+    /// The metrics of the process.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// Directory for stock clients that name none [default: the current one]
     #[arg(long, help_heading = "Sessions", value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
@@ -207,6 +211,7 @@ async fn serve_on(
     let site = gateway_role::site(store, &args.listen, listener.local_addr().ok()).await?;
     let keys = secrets::parse(&args.secrets.or_made_in(data.path())?)?;
     let root = TaskGroup::root("up");
+    args.metrics.serve("up", &root).await?;
     let feed = args.catalog.feed(&egress, store, &clock, &root.role("catalog")).await?;
     let (known, out) = (Some(feed.clone()), egress.clone());
     let credentials = secrets::credentials(store.clone(), Some(keys), out, known, clock.clone());
@@ -220,6 +225,7 @@ async fn serve_on(
     let env_names: BTreeSet<String> = env.keys().cloned().collect();
     let listed = api::ModelList { catalog: Some(feed.clone()), keys: env_names.clone() };
 
+    let blobs = args.data.blobs.open_or_in(data.path(), &args.egress, &root).await?;
     let signals: Arc<dyn Signals> = Arc::new(InProcess::new());
     let placement = placement_role::start(
         PlacementSetup {
@@ -249,7 +255,8 @@ async fn serve_on(
             credentials: credentials.clone(),
             egress: egress.clone(),
             settings: args.drains.settings(TimeZone::system())?,
-            folders: Folders::in_data(data.path(), args.data.workspace_dir.as_ref()),
+            blobs: blobs.clone(),
+            folders: args.data.folders(data.path()),
             disk: args.data.workspace_disk.into(),
             blob_retention: args.data.blob_retention.length(),
             node: "up".to_owned(),
@@ -270,7 +277,7 @@ async fn serve_on(
             store: store.clone(),
             signals,
             placement: Arc::new(placement.local()),
-            blobs: Some(Folders::in_data(data.path(), None).blobs),
+            blobs: Some(blobs),
             credentials,
             models: listed,
             clock,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use blobs::Blobs;
 use catalog::Feed;
 use credentials::Credentials;
 use domain::Clock;
@@ -43,6 +44,7 @@ pub(crate) struct WorkerSetup {
     /// The way of `webfetch` and of fills into the network.
     pub(crate) egress: Egress,
     pub(crate) settings: DrainSettings,
+    pub(crate) blobs: Blobs,
     pub(crate) folders: Folders,
     pub(crate) disk: WorkspaceDisk,
     pub(crate) blob_retention: Option<Duration>,
@@ -59,19 +61,21 @@ pub(crate) struct WorkerSetup {
 /// The folders for what is not in Postgres.
 #[derive(Debug, Clone)]
 pub(crate) struct Folders {
-    pub(crate) blobs: PathBuf,
     pub(crate) workspaces: PathBuf,
     pub(crate) locks: PathBuf,
     pub(crate) spool: PathBuf,
 }
 
 impl Folders {
-    /// Returns the folders of a data folder; `workspaces` may be elsewhere.
-    pub(crate) fn in_data(data: &Path, workspaces: Option<&PathBuf>) -> Self {
+    /// Returns the folders of a data folder; workspaces and locks may be elsewhere.
+    pub(crate) fn in_data(
+        data: &Path,
+        workspaces: Option<&PathBuf>,
+        locks: Option<&PathBuf>,
+    ) -> Self {
         Self {
-            blobs: data.join("blobs"),
             workspaces: workspaces.cloned().unwrap_or_else(|| data.join("workspaces")),
-            locks: data.join("locks"),
+            locks: locks.cloned().unwrap_or_else(|| data.join("locks")),
             spool: data.join("spool"),
         }
     }
@@ -97,8 +101,6 @@ pub(crate) async fn start(
     role: &TaskGroup,
 ) -> Result<(RunningWorker, String), ServeError> {
     setup.folders.make()?;
-    let blobs = blobs::Blobs::in_folder(&setup.folders.blobs)
-        .map_err(|error| ServeError::stopped("blobs cannot be kept", &error))?;
     let (spool, workspaces) = (&setup.folders.spool, &setup.folders.workspaces);
     let exits = setup.ways.map(|ways| ways.within(role));
     let found = setup.commands.find(spool, workspaces, exits).await;
@@ -112,7 +114,7 @@ pub(crate) async fn start(
         signals: setup.signals,
         llm: setup.llm,
         tools: Arc::new(tools::Registry::with_web(sandbox, &setup.egress)),
-        blobs,
+        blobs: setup.blobs,
         models: ProviderHub::new(setup.models, Some(setup.catalog), setup.env)
             .with_credentials(setup.credentials),
         clock: setup.clock,

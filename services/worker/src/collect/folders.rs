@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use domain::{LocationId, OrgId};
-use store::{Store, StoreError};
+use store::{LocationKind, Store, StoreError};
 
 use crate::options::WorkerOptions;
 
@@ -64,8 +64,8 @@ fn places(options: &WorkerOptions) -> io::Result<Places> {
             }
         }
     }
-    for folder in [&options.lock_dir, &options.snapshot_dir] {
-        for name in names(folder)? {
+    for folder in named(options) {
+        for name in names(&folder)? {
             // `ORG-LOC.lock`, `ORG-LOC.index`.
             let Some((org, rest)) = name.split_at_checked(ORG_LENGTH) else { continue };
             let location = rest.strip_prefix('-').and_then(|rest| rest.split('.').next());
@@ -76,6 +76,12 @@ fn places(options: &WorkerOptions) -> io::Result<Places> {
         }
     }
     Ok(places)
+}
+
+/// Returns the folders whose files name their Location.
+fn named(options: &WorkerOptions) -> BTreeSet<PathBuf> {
+    let locks = [LocationKind::Managed, LocationKind::Local].map(|kind| options.locks(kind));
+    [options.snapshot_dir.clone()].into_iter().chain(locks).collect()
 }
 
 /// Parses an id as we write it: anything else is not ours.
@@ -112,8 +118,8 @@ fn remove(options: &WorkerOptions, org: OrgId, gone: &LocationId) -> io::Result<
         }
     }
     let prefix = format!("{org}-{gone}.");
-    for folder in [&options.snapshot_dir, &options.lock_dir] {
-        for name in names(folder)? {
+    for folder in named(options) {
+        for name in names(&folder)? {
             if name.starts_with(&prefix) {
                 delete(&folder.join(name))?;
             }

@@ -123,7 +123,8 @@ impl<'m, 'f> Mirror<'m, 'f> {
             pack_id(&said).ok_or_else(|| Fault::later(format!("{stage}: git named no pack")))?;
         let file = self.keep(&scratch, &id).await?;
         let key = self.key(&id)?;
-        self.fill.runtime.blobs.put_file(&key, file).await.map_err(unkept)?;
+        // Its name is the hash of its content.
+        self.fill.runtime.blobs.renew_file(&key, file).await.map_err(unkept)?;
         let new = NewRepositoryPack {
             pack: id,
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),

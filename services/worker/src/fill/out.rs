@@ -163,15 +163,10 @@ async fn made(
     };
     let failed =
         |error: blobs::BlobError| Fault::later(format!("{stage}: it cannot be kept: {error}"));
-    let key = BlobKey::new(&org.to_string(), BLOB_KIND, row.id.as_str()).map_err(failed)?;
+    // Made again, it may be another one: a name has one content.
+    let name = format!("{}-{}", row.id, runtime.clock.now_ms());
+    let key = BlobKey::new(&org.to_string(), BLOB_KIND, &name).map_err(failed)?;
     let bytes = runtime.blobs.put_file(&key, file).await.map_err(failed)?;
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    Ok(OutMade {
-        state: "made",
-        blob: Some((row.id.to_string(), bytes)),
-        base,
-        head,
-        wip,
-        fault: None,
-    })
+    Ok(OutMade { state: "made", blob: Some((name, bytes)), base, head, wip, fault: None })
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use blobs::{BlobSettings, Blobs, Pace};
 use domain::{
     Clock, Delivery, DrainEnd, ErrorCode, IdMint, LocationId, MessageId, ModelRef, OrgId, PartId,
     PromptAdmitted, PromptPart, SessionCreated, SessionId, SessionRef, Stamp, SystemClock,
@@ -66,7 +67,7 @@ impl World {
             signals: Arc::new(InProcess::new()),
             llm: Client::new(llm_client::Options::default())?,
             tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
-            blobs: blobs::Blobs::in_folder(&folder.path().join("blobs"))?,
+            blobs: Blobs::in_folder(&folder.path().join("blobs"))?,
             models: ProviderHub::of(ConfiguredModels::single(
                 model,
                 Endpoint::new(setup.model_url),
@@ -273,6 +274,37 @@ async fn what_cannot_be_restored_is_not_used_and_is_tried_again() -> Result<()> 
     assert_eq!(error.code, ErrorCode::WorkspaceRestoreFailed);
     std::fs::remove_dir_all(&blobs).ok();
     std::fs::rename(blobs.with_extension("aside"), &blobs)?;
+    let restored = world.take_over(&b, &session, 3).await?;
+    assert_eq!(read(&restored, "kept")?.as_deref(), Some("kept"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_location_waits_for_object_storage_that_is_away() -> Result<()> {
+    let mut world = World::new().await?;
+    let session = world.session().await?;
+    let (a, b) = (world.worker("a", WorkspaceDisk::Own), world.worker("b", WorkspaceDisk::Own));
+    let first = world.take_over(&a, &session, 1).await?;
+    std::fs::write(root(&first)?.join("kept"), "kept")?;
+    world.capture(&session, 1, root(&first)?).await?;
+    ensure!(a.workspace_dir.join(".locks").is_dir(), "its locks are on its own disk");
+    let settings = BlobSettings {
+        endpoint: Some("http://127.0.0.1:9".into()),
+        access_key: Some("id".into()),
+        secret_key: Some("CANARY".into()),
+        pace: Pace { retries: 0, ..Pace::default() },
+        ..BlobSettings::at("s3://bucket".parse().map_err(anyhow::Error::msg)?)
+    };
+    let there = std::mem::replace(&mut world.runtime.blobs, Blobs::open(&settings)?);
+    let away = take_over(&world.runtime, &b, None, &session.location_ref(), FencingToken(2)).await;
+    let Err(TakeoverError::Away { error, patience, .. }) = away else { bail!("{away:?}") };
+    assert_eq!(
+        (error.code, patience),
+        (ErrorCode::WorkspaceRestoreFailed.into(), Patience::STORAGE)
+    );
+    ensure!(error.message.contains("s3://bucket: it cannot be reached"), "{}", error.message);
+    ensure!(!error.message.contains("CANARY"));
+    world.runtime.blobs = there;
     let restored = world.take_over(&b, &session, 3).await?;
     assert_eq!(read(&restored, "kept")?.as_deref(), Some("kept"));
     Ok(())

@@ -129,19 +129,19 @@ impl Contents {
         let key = key.map_err(|error| ApiError::invalid(error.to_string()))?;
         let blobs = self.blobs()?;
         let bytes = Bytes::from(content.data);
-        match blobs.get(&key).await {
-            Ok(known) if known != bytes => {
+        let stored = match blobs.put(&key, bytes.clone()).await {
+            // Once more, so that a collection which is about to delete what was there before does not.
+            Ok(()) => blobs.renew(&key, bytes).await,
+            Err(BlobError::Taken(_)) => {
                 return Err(ApiError::Conflict(format!(
                     "the organisation has another tool output `{}`, and an import keeps names: import into another \
                      organisation",
                     shown(&name)
                 )));
             }
-            // Stored again, so that a collection which is about to delete it does not.
-            Ok(_) | Err(BlobError::NotFound(_)) => {}
-            Err(error) => return Err(ApiError::internal(error)),
-        }
-        blobs.put(&key, bytes).await.map_err(ApiError::internal)?;
+            Err(error) => Err(error),
+        };
+        stored.map_err(ApiError::internal)?;
         self.outputs.insert(name);
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Contents {
         self.blobs.as_ref().ok_or_else(|| {
             ApiError::invalid(
                 "this gateway does not see the workers' blobs, so it cannot import files or long outputs: start it \
-                 with --blob-dir",
+                 with --blob-url",
             )
         })
     }

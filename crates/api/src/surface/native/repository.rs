@@ -198,7 +198,7 @@ fn whole(
     content: &'static str,
 ) -> Result<Response, ApiError> {
     let blobs = state.blobs().cloned().ok_or(ApiError::NotOffered(
-        "this gateway cannot read the workers' blobs: ask another one, or give it --data-dir of the workers",
+        "this gateway cannot read the workers' blobs: ask another one, or start it with the workers' --blob-url",
     ))?;
     let internal = |error: blobs::BlobError| ApiError::Internal(error.into());
     let key = BlobKey::new(&org.to_string(), "out", name).map_err(internal)?;
