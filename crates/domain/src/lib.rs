@@ -55,6 +55,7 @@ pub use feature::{Feature, FeatureLevel};
 pub use id::{
     AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, OutId,
     PartId, PermissionId, ProjectId, QuestionId, RepositoryId, SessionId, SignInId, Stamp, TurnId,
+    UploadId,
 };
 pub use need::Need;
 pub use permitted::Permitted;

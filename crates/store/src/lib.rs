@@ -14,6 +14,7 @@
 
 mod admission;
 mod asks;
+mod base;
 mod batch;
 mod catalog_snapshot;
 mod cluster;
@@ -56,6 +57,7 @@ mod rebuild;
 mod repository;
 mod revert;
 mod schedule;
+mod sent;
 mod session;
 mod session_changes;
 mod session_edit;
@@ -70,6 +72,7 @@ mod tree;
 mod turn;
 mod unanswered;
 mod unnamed_blob;
+mod upload;
 mod workspace;
 mod write;
 
@@ -111,6 +114,7 @@ pub use provision::{RolePasswords, provision, role_url, url_password};
 pub use rebuild::RebuildReport;
 pub use repository::{NewRepositoryPack, RepositoryPack, RepositoryRow};
 pub use schedule::{HeadState, ReadySession};
+pub use sent::{NewSent, SentChanges, SentRow};
 pub use session::{Creation, ModelNotice, NewSession, SessionRow};
 pub use session_edit::SessionEdit;
 pub use session_list::{LOOKED_AT, SessionFilter, SessionPage, SessionsOf};

@@ -10,7 +10,7 @@ use crate::ApiState;
 use crate::surface::native::{
     agents, asks, credentials, diff, entries, explain, export, fork, health, import, inbox,
     instructions, log, messages, models, moves, oauth, platform, projects, providers, repository,
-    reverts, sessions, settings, tree, wait,
+    reverts, sent, sessions, settings, tree, wait,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -135,6 +135,13 @@ pub(super) fn routes() -> Vec<Route> {
             "Show a session's repository, and how far its workspace is",
             repository::show,
         ),
+        post(
+            "/platform/repository",
+            "repository.name",
+            "Name a repository of one's own machine, and learn which of its commits are here",
+            sent::name,
+        ),
+        post("/platform/upload", "upload.create", "Send a pack of git objects", sent::upload),
         get(
             "/platform/session/{session}/patch",
             "session.patch",

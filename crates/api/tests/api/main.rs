@@ -26,6 +26,7 @@ mod providers;
 mod released;
 mod reverts;
 mod routes;
+mod sent;
 mod settings;
 mod stock;
 mod tree;

@@ -50,4 +50,5 @@ mod tenancy;
 mod tree;
 mod words;
 mod workspace;
+mod workspaces;
 mod world;
