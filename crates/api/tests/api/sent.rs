@@ -90,9 +90,7 @@ async fn a_stream_tells_how_far_a_workspace_is() -> Result<()> {
     let body = json!({ "id": "ses_repo", "directory": "/h.org/r@main" });
     let made = ok(&gateway, "POST", "/session", key, Some(body)).await;
     assert_eq!(made["directory"], "/h.org/r");
-    let log = "/platform/session/ses_repo/log";
-    let mut follows = request("GET", log, key, None);
-    follows.headers_mut().insert("accept", "text/event-stream".parse()?);
+    let follows = request("GET", "/platform/session/ses_repo/log?follow=true", key, None);
     let mut stream = SseReader::new(send(&gateway, follows).await);
     stream.until(|frame| frame.event == "session.created").await;
     let row = store.session(org, "ses_repo".parse()?).await?;

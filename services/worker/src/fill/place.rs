@@ -12,6 +12,9 @@ use workspaces::{Address, Measured, Pinned, Skeleton, skeleton};
 use super::mirror::{PackFiles, blocking};
 use super::{Fault, Fill, cell, sent};
 
+/// The author of commits that the model makes: without one, git refuses to commit.
+const AUTHOR: &str = "[user]\n\tname = OpenCode\n\temail = noreply@opencode.invalid\n";
+
 fn unmade(error: impl std::fmt::Display) -> Fault {
     Fault::later(format!("the workspace's files cannot be made: {error}"))
 }
@@ -127,7 +130,7 @@ fn begin(dot: &Path, made: &Skeleton) -> io::Result<()> {
     for folder in Skeleton::folders() {
         std::fs::create_dir_all(dot.join(folder))?;
     }
-    std::fs::write(dot.join("config"), &made.config)?;
+    std::fs::write(dot.join("config"), format!("{}{AUTHOR}", made.config))?;
     std::fs::write(dot.join("packed-refs"), &made.packed_refs)?;
     std::fs::write(dot.join("HEAD"), &made.head)
 }

@@ -121,6 +121,7 @@ async fn a_filled_workspace_survives_on_another_disk() -> Result<()> {
     let here = root(&first)?;
     assert_eq!(git(here, &["status", "-sb"])?, "## main...origin/main");
     assert_eq!(git(here, &["fsck", "--strict"])?, "");
+    assert_eq!(git(here, &["config", "user.name"])?, "OpenCode", "so that commands can commit");
     std::fs::write(here.join("b"), "mine")?;
     git(here, &["add", "b"])?;
     git(here, &["commit", "-q", "-m", "mine"])?;
