@@ -17,7 +17,7 @@ pub struct RepositoryView {
 
 /// Why a try came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FaultView {
+pub(crate) struct FaultView {
     pub(crate) code: String,
     pub(crate) message: String,
 }
