@@ -76,6 +76,8 @@ enum What {
     Compare(scenario::compare::Args),
     /// The cost of ten thousand sessions that sleep until somebody answers
     Sleepers(scenario::sleepers::Args),
+    /// Sessions with a repository of 40,000 files, beside the machine's git
+    Repositories(scenario::repositories::Args),
     /// How long the lists take that clients open with: messages of a session, sessions of an organisation
     Lists(scenario::lists::Args),
     /// The cost of decoding a stream, against parsing its frames into `serde_json::Value`
@@ -121,6 +123,7 @@ fn main() -> ExitCode {
             What::Rate(args) => scenario::rate::run(&bin()?, args, &mut out).await,
             What::Compare(args) => scenario::compare::run(&bin()?, args, &mut out).await,
             What::Lists(args) => scenario::lists::run(&bin()?, args, &mut out).await,
+            What::Repositories(args) => scenario::repositories::run(&bin()?, args, &mut out).await,
             What::Sleepers(args) => scenario::sleepers::run(&bin()?, args, &mut out).await,
             What::Decode(args) => scenario::decode::run(args, &mut out),
             What::Streams(args) => scenario::streams::run(args, &mut out).await,

@@ -12,6 +12,7 @@ pub(crate) mod history;
 pub(crate) mod idle;
 pub(crate) mod lists;
 pub(crate) mod rate;
+pub(crate) mod repositories;
 pub(crate) mod sleepers;
 pub(crate) mod snapshot;
 pub(crate) mod snapshot_turns;

@@ -25,6 +25,7 @@ mod moves;
 mod resolve;
 mod retry;
 mod revoked;
+mod sent;
 mod sessions;
 mod transfer;
 
@@ -36,7 +37,7 @@ pub(crate) use change::{ChangeRequest, change};
 pub(crate) use command::{CommandRequest, prompt_of};
 pub(crate) use compaction::{CompactRequest, admit_compaction};
 pub(crate) use control::Asked;
-pub(crate) use diff::{DiffQuery, diff};
+pub(crate) use diff::{DiffQuery, diff, packs};
 pub(crate) use effective::settings_of;
 pub(crate) use export::export;
 pub use fold_check::differing_messages;
@@ -49,4 +50,5 @@ pub(crate) use models::{ShownCatalog, ShownProvider, Source, shown_models, shown
 pub(crate) use moves::{MoveRequest, asked};
 pub(crate) use resolve::{Workspace, location, location_of, workspace};
 pub(crate) use revoked::stop_revoked;
+pub(crate) use sent::{HereRequest, HereView, UploadView, here, location_of_sent, store_upload};
 pub(crate) use sessions::{NewSessionRequest, create, delete_session, home, relearn};

@@ -7,6 +7,7 @@ mod call;
 mod files;
 mod message;
 mod project;
+mod repository;
 mod second;
 mod session;
 mod stock;
@@ -22,6 +23,7 @@ pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message, part,
 };
 pub(crate) use project::ProjectView;
+pub(crate) use repository::RepositoryView;
 pub(crate) use second::second_session;
 pub(crate) use session::SessionView;
 pub(crate) use stock::{all_as_stock, as_stock, part_as_stock};

@@ -20,6 +20,8 @@ words! {
         Asks = "asks",
         /// Locations that begin with a repository: an older build would take an unfilled directory for a whole one.
         Repositories = "repositories",
+        /// Locations that begin with what somebody has sent: an older build would look for a server that has it.
+        Uploads = "uploads",
     }
 }
 
@@ -34,6 +36,7 @@ impl Feature {
             Self::Archive => FeatureLevel(5),
             Self::Asks => FeatureLevel(6),
             Self::Repositories => FeatureLevel(7),
+            Self::Uploads => FeatureLevel(8),
         }
     }
 }

@@ -237,6 +237,8 @@ text_id!(/// A repository that an organisation works on.
     RepositoryId, "rep", descending: false);
 text_id!(/// A patch or a bundle of a session that somebody has asked for.
     OutId, "out", descending: false);
+text_id!(/// A pack of git objects that somebody has sent.
+    UploadId, "upl", descending: false);
 
 text_id!(/// A person of one organisation.
     UserId, "usr", descending: false);

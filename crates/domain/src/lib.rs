@@ -55,7 +55,7 @@ pub use feature::{Feature, FeatureLevel};
 pub use id::{
     AttemptId, CallId, CredentialId, EventId, IdError, IdMint, KeyId, LocationId, LoginId,
     MessageId, OrgId, OutId, PartId, PermissionId, ProjectId, QuestionId, RepositoryId, ServiceId,
-    SessionId, SignInId, Stamp, TurnId, UserId,
+    SessionId, SignInId, Stamp, TurnId, UploadId, UserId,
 };
 pub use need::Need;
 pub use permitted::Permitted;

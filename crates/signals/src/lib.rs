@@ -73,6 +73,8 @@ pub enum SessionHint {
     },
     /// Text of an unsettled part.
     Delta(Delta),
+    /// The session's workspace is being made, and is further now: read how far.
+    Workspace,
 }
 
 /// The default of a hint that does not say whether work ended: perhaps.

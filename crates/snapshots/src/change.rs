@@ -1,6 +1,6 @@
 //! File changes for display: a status, line counts and a bounded patch for each file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use similar::{DiffOp, TextDiff};
 use crate::compare::{Change, compare};
 use crate::error::SnapshotError;
 use crate::limits::SnapshotLimits;
-use crate::object::{Entry, ObjectId, TreeId};
+use crate::object::{Entry, Kind, ObjectId, TreeId};
 use crate::objects::Objects;
 use crate::shadow::PackRef;
 
@@ -76,12 +76,49 @@ pub async fn diff(
     show(&objects, changes, limits).await
 }
 
+/// Returns a file of a tree of the organisation `org`, read from packs alone, if it has at most `most` bytes. `packs` must
+/// contain the tree.
+pub async fn file_at(
+    blobs: &Blobs,
+    org: &str,
+    packs: &[PackRef],
+    tree: &TreeId,
+    path: &Path,
+    most: u64,
+) -> Result<Option<Bytes>, SnapshotError> {
+    let names = crate::shadow::oldest_first(packs);
+    let objects = Objects::open(blobs.clone(), org.to_owned(), names).await?;
+    let mut at = Entry { kind: Kind::Directory, id: tree.0 };
+    for name in path {
+        if at.kind != Kind::Directory {
+            return Ok(None);
+        }
+        let read = objects.trees(HashSet::from([at.id])).await?;
+        let entries = read.get(&at.id).map_or(&[][..], Vec::as_slice);
+        let Some((_, entry)) = entries.iter().find(|(known, _)| known == name) else {
+            return Ok(None);
+        };
+        at = *entry;
+    }
+    if matches!(at.kind, Kind::Directory | Kind::Link) {
+        return Ok(None);
+    }
+    objects.find(&[at.id]).await?;
+    if objects.size(at.id).is_none_or(|bytes| bytes > most) {
+        return Ok(None);
+    }
+    Ok(objects.get(vec![at.id]).await?.remove(&at.id))
+}
+
 /// Lists changes, with patches within the limits and if the packs have the contents.
 pub(crate) async fn show(
     objects: &Objects,
     changes: Vec<Change>,
     limits: &SnapshotLimits,
 ) -> Result<FileChanges, SnapshotError> {
+    // What git keeps for itself is no change of the person's files.
+    let changes: Vec<Change> =
+        changes.into_iter().filter(|change| !change.path.starts_with(".git")).collect();
     let empty = changes.iter().filter(|change| change.is_empty_directory());
     let directories = empty.map(|change| shown(&change.path)).take(limits.changes).collect();
     let mut leaves: Vec<Change> = changes.into_iter().filter(Change::is_leaf).collect();

@@ -25,7 +25,14 @@ pub struct SnapshotLimits {
     pub compared_bytes: u64,
     /// The longest time for all patches of one list. After that, files are listed without patches.
     pub patch_time: Duration,
+    /// Whether a tree with a `.git` keeps the names of the files that are too large for it, in [`LARGE_FILES`]. Then a
+    /// restore is able to tell a file that was deleted from one that was left out.
+    pub lists_large: bool,
 }
+
+/// The file with the names of the files that a tree left out because they are too large: each with a NUL
+/// byte behind it. It is in trees and in restored directories, and no capture reads it.
+pub const LARGE_FILES: &str = ".git/oc-large-files";
 
 impl Default for SnapshotLimits {
     fn default() -> Self {
@@ -39,6 +46,7 @@ impl Default for SnapshotLimits {
             patch_bytes: 16 * 1024,
             compared_bytes: 512 * 1024,
             patch_time: Duration::from_secs(1),
+            lists_large: false,
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::directory::{Dir, Leaf, Node, Vouch};
 use crate::error::SnapshotError;
-use crate::limits::SnapshotLimits;
+use crate::limits::{LARGE_FILES, SnapshotLimits};
 use crate::object::{Entry, Kind, ObjectId};
 use crate::place::{self, TEMPORARY};
 use crate::rules::{IgnoreFiles, IgnoreRules};
@@ -25,7 +25,7 @@ pub const GIVEN_PACK: &str = "pack-given-";
 /// The most left-out paths that are listed.
 const NAMED: usize = 20;
 /// The most left-out paths that are remembered.
-const REMEMBERED: usize = 10_000;
+pub(crate) const REMEMBERED: usize = 10_000;
 
 /// The reason why a path is in no snapshot although no ignore file names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,6 +204,7 @@ impl<'a> Scan<'a> {
                 bytes.ends_with(b".lock") || bytes.starts_with(b"tmp_") || bytes == b"gc.pid";
             // Who made the workspace keeps these, and puts them back.
             let passing = passing || bytes.starts_with(GIVEN_PACK.as_bytes());
+            let passing = passing || below == Path::new(LARGE_FILES);
             return (!passing).then_some(Inside { depth, ..inside });
         }
         let ignored = inside.ignored || self.rules.ignores(below, is_directory);

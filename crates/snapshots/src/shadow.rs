@@ -1,6 +1,7 @@
 //! One Location's snapshots on the worker that holds it: capture, restore, diff.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::contents;
 use crate::directory::{Dir, Node, Vouch};
 use crate::error::SnapshotError;
 use crate::index;
-use crate::limits::SnapshotLimits;
+use crate::large::{self, LargeFiles};
+use crate::limits::{LARGE_FILES, SnapshotLimits};
 use crate::object::{Kind, ObjectId, TreeId};
 use crate::objects::Objects;
 use crate::pack::{Pack, PackWriter};
@@ -133,6 +135,8 @@ struct State {
     told: HashMap<String, Option<Vouch>>,
     /// The left-out files of Captures that are not committed yet, by number.
     telling: Vec<(i64, Vec<LeftOut>)>,
+    /// The files outside of `.git` that are too large.
+    large: LargeFiles,
 }
 
 type Guard = OwnedMutexGuard<State>;
@@ -177,6 +181,7 @@ impl Shadow {
             ordinal,
             told: HashMap::new(),
             telling: Vec::new(),
+            large: LargeFiles::default(),
         };
         let mut names: Vec<_> = options.seed.iter().filter_map(|seed| seed.pack.clone()).collect();
         names.extend(oldest_first(&options.packs));
@@ -379,6 +384,7 @@ impl Held {
         let touched =
             if state.seen && state.tree.is_some() { state.owed.clone() } else { Touched::Anything };
         let mut left_out = self.look(&mut state, &touched, &mut keep)?;
+        self.list_large(&mut state, &mut keep)?;
         left_out.retain(|left| state.told.get(&left.path) != Some(&left.vouch));
         for _ in 0..ROUNDS {
             let root = state.dir.seal();
@@ -398,6 +404,7 @@ impl Held {
             }
             let mut keep = |id: ObjectId, bytes: Bytes| pack.add(id, &bytes);
             self.look_again(&mut state, &missing, &mut keep)?;
+            self.list_large(&mut state, &mut keep)?;
         }
         Err(SnapshotError::Changing { path: self.options.root.clone() })
     }
@@ -423,6 +430,7 @@ impl Held {
         }
         state.seen = was_seen || *touched == Touched::Anything;
         let (read, left_out) = (scan.read, scan.left_out);
+        state.large.note(touched, &left_out);
         if read >= SAVE_AFTER {
             index::save(&state.dir, &index_path(options), &self.steps)?;
         }
@@ -441,6 +449,22 @@ impl Held {
         for path in paths {
             state.dir.doubt(path);
             scan.path(&root, &mut state.dir, path)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the list of large files into the tree, which the scan has left without one.
+    fn list_large(
+        &self,
+        state: &mut State,
+        keep: &mut dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError>,
+    ) -> Result<(), SnapshotError> {
+        let has_git = matches!(state.dir.nodes.get(OsStr::new(".git")), Some(Node::Dir(_)));
+        if self.options.limits.lists_large && has_git {
+            let bytes = Bytes::from(state.large.bytes());
+            let leaf = large::leaf(&bytes);
+            keep(leaf.entry.id, bytes)?;
+            state.dir.set(Path::new(LARGE_FILES), Some(Node::Leaf(leaf)));
         }
         Ok(())
     }

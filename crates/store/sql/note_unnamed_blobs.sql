@@ -10,6 +10,17 @@ BEGIN
     IF p_kind = 'tool-output' THEN
         named := ARRAY(SELECT n FROM unnest(p_names) AS n WHERE EXISTS (
             SELECT FROM tool_result r WHERE r.org_id = p_org AND r.managed_path = '/tool-output/' || n));
+    ELSIF p_kind = 'repository' THEN
+        -- A repository's id, and the pack's own of 40 digits.
+        named := ARRAY(SELECT n FROM unnest(p_names) AS n WHERE EXISTS (
+            SELECT FROM repository_pack r WHERE r.org_id = p_org AND r.repository_id = left(n, -41)
+                AND r.pack = right(n, 40)));
+    ELSIF p_kind = 'out' THEN
+        named := ARRAY(SELECT n FROM unnest(p_names) AS n WHERE EXISTS (
+            SELECT FROM session_out o WHERE o.org_id = p_org AND o.id = split_part(n, '-', 1)));
+    ELSIF p_kind = 'upload' THEN
+        named := ARRAY(SELECT n FROM unnest(p_names) AS n WHERE EXISTS (
+            SELECT FROM upload u WHERE u.org_id = p_org AND u.id = n));
     ELSE
         named := ARRAY(SELECT n FROM unnest(p_names) AS n WHERE EXISTS (
             SELECT FROM workspace_pack w WHERE w.org_id = p_org AND w.pack = n));

@@ -15,8 +15,9 @@ BEGIN
     IF FOUND THEN
         -- A repository's own packs are in no snapshot: who has its files needs them too.
         INSERT INTO location_origin (org_id, location_id, kind, repository_id, wanted, commit, branch, packs_through,
-            filled_token)
-        SELECT p_org, p_location, o.kind, o.repository_id, o.wanted, o.commit, o.branch, o.packs_through, o.filled_token
+            filled_token, staged, wip)
+        SELECT p_org, p_location, o.kind, o.repository_id, o.wanted, o.commit, o.branch, o.packs_through, o.filled_token,
+            o.staged, o.wip
         FROM location_origin o WHERE o.org_id = p_org AND o.location_id = p_from AND o.filled_token IS NOT NULL
         ON CONFLICT (org_id, location_id) DO NOTHING;
         RETURN 'seeded';

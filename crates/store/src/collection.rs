@@ -144,6 +144,32 @@ impl Store {
             .await
     }
 
+    /// Deletes patches, bundles and uploads that nobody needs any more, and repositories that no Location has begun with for
+    /// `retention`. Returns how many.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn collect_workspaces(
+        &self,
+        org: OrgId,
+        retention: Duration,
+    ) -> Result<i32, StoreError> {
+        let retention = milliseconds(retention);
+        self.drain_lane()
+            .run_within(Limit::Long, move |connection| {
+                Box::pin(async move {
+                    Ok(sqlx::query_scalar!(
+                        r#"SELECT collect_workspaces($1, $2) AS "deleted!""#,
+                        org.0,
+                        retention,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?)
+                })
+            })
+            .await
+    }
+
     /// Of these Locations, those that were deleted.
     ///
     /// # Errors

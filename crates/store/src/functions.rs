@@ -32,6 +32,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "collect_components",
     "collect_locations",
     "collect_packs",
+    "collect_workspaces",
     "commit_revert",
     "commit_staged",
     "covered_asks",

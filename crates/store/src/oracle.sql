@@ -305,5 +305,32 @@ SELECT 'I16', h.id, 'ask ' || a.id || ' is pending and nobody waits'
 FROM session_head h JOIN ask a ON a.org_id = $1 AND a.incarnation = h.incarnation AND a.status = 'pending'
 WHERE h.org_id = $1 AND h.id = ANY($3) AND NOT h.open
 UNION ALL
+-- I25: nobody works at a Location before it is filled, and its commit is known by then.
+SELECT 'I25', h.id, 'a turn began at seq ' || min(f.seq) || ' and the workspace was never filled'
+FROM session_head h JOIN location_origin o ON o.org_id = $1 AND o.location_id = h.location_id AND o.filled_token IS NULL
+JOIN fact f ON f.session_id = h.id AND f.kind = 'turn.started' AND f.seq > coalesce(
+    (SELECT max(m.seq) FROM fact m WHERE m.session_id = h.id AND m.kind = 'session.moved'), 0)
+WHERE h.org_id = $1 AND h.id = ANY($3) GROUP BY h.id
+UNION ALL
+SELECT 'I25', h.id, 'the workspace is filled and its commit is not known'
+FROM session_head h JOIN location_origin o ON o.org_id = $1 AND o.location_id = h.location_id
+WHERE h.org_id = $1 AND h.id = ANY($3) AND o.filled_token IS NOT NULL AND o.commit IS NULL
+UNION ALL
+-- I26: a filled workspace has rows for all packs that it needs, and the packs of a repository are 1..n.
+SELECT 'I26', h.id, 'the workspace needs the packs up to ' || coalesce(o.packs_through::text, 'none') || ' of repository '
+    || o.repository_id || ', which has ' || count(p.ordinal)
+FROM session_head h JOIN location_origin o ON o.org_id = $1 AND o.location_id = h.location_id
+LEFT JOIN repository_pack p ON p.org_id = $1 AND p.repository_id = o.repository_id AND p.ordinal <= o.packs_through
+WHERE h.org_id = $1 AND h.id = ANY($3) AND o.filled_token IS NOT NULL
+GROUP BY h.id, o.packs_through, o.repository_id HAVING count(p.ordinal) IS DISTINCT FROM o.packs_through
+UNION ALL
+-- I27: content is shared within one repository only.
+SELECT 'I27', h.id, 'the workspace shares content of ' || coalesce(l.seed_location, 'none') || ', which is of another repository'
+FROM session_head h JOIN location_origin o ON o.org_id = $1 AND o.location_id = h.location_id AND o.shares_base
+JOIN location l ON l.org_id = $1 AND l.id = h.location_id
+WHERE h.org_id = $1 AND h.id = ANY($3) AND NOT EXISTS (
+    SELECT FROM location_origin b WHERE b.org_id = $1 AND b.location_id = l.seed_location
+        AND b.repository_id = o.repository_id)
+UNION ALL
 SELECT 'I11', id, 'still ready' FROM session_head WHERE org_id = $1 AND id = ANY($3) AND $2 AND ready
 ) AS violations ORDER BY session, invariant LIMIT 100

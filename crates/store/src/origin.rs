@@ -1,9 +1,9 @@
 //! The origin of a Location, and how far its fill is.
 
-use domain::{Feature, FencingToken, LocationRef, OrgId, RepositoryId};
+use domain::{Feature, FencingToken, LocationRef, OrgId, RepositoryId, SessionId};
 
 use crate::pool::Tx;
-use crate::{RepositoryRow, Store, StoreError};
+use crate::{RepositoryRow, SentChanges, SentRow, Store, StoreError};
 
 /// The beginning of a Location: a commit of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,12 +20,20 @@ pub struct OriginRow {
     pub packs_through: Option<i64>,
     /// Whether the Location was ever filled.
     pub is_filled: bool,
+    /// The parts that somebody has sent; `None` for a repository that its server has.
+    pub sent: Option<SentRow>,
+    /// Whether the Location's seed only spares storage, and is not where its files come from.
+    pub shares_base: bool,
     /// How far the fill is: a stage, and bytes.
     pub stage: Option<(String, i64)>,
     /// Why the last try came to nothing.
     pub fault: Option<OriginFault>,
 }
 
+/// The kind of an origin that a server has.
+const AT_SERVER: &str = "repository";
+/// The kind of an origin that somebody has sent.
+pub(crate) const SENT: &str = "sent";
 /// Why a fill came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginFault {
@@ -47,7 +55,11 @@ pub enum FillNote {
 }
 
 /// Proves that `token` is the Location's fence, until the transaction ends.
-async fn prove(tx: &mut Tx, at: &LocationRef, token: FencingToken) -> Result<(), StoreError> {
+pub(crate) async fn prove(
+    tx: &mut Tx,
+    at: &LocationRef,
+    token: FencingToken,
+) -> Result<(), StoreError> {
     let held = sqlx::query_scalar!(
         "SELECT id FROM location WHERE org_id = $1 AND id = $2 AND fence = $3 FOR SHARE",
         at.org.0,
@@ -76,13 +88,14 @@ impl Store {
             Box::pin(async move {
                 sqlx::query!(
                     "INSERT INTO location_origin (org_id, location_id, kind, repository_id, wanted)
-                     SELECT org_id, id, 'repository', $3, $4 FROM location
+                     SELECT org_id, id, $5, $3, $4 FROM location
                      WHERE org_id = $1 AND id = $2 AND fence = 0
                      ON CONFLICT (org_id, location_id) DO NOTHING",
                     at.org.0,
                     at.location.as_str(),
                     repository.as_str(),
                     wanted,
+                    AT_SERVER,
                 )
                 .execute(&mut **tx)
                 .await?;
@@ -112,7 +125,8 @@ impl Store {
             Box::pin(async move {
                 let row = sqlx::query!(
                     r#"SELECT r.id, r.host, r.path, r.default_branch, o.wanted, o.commit, o.branch, o.packs_through,
-                           o.filled_token IS NOT NULL AS "is_filled!", o.stage, o.stage_bytes, o.fault_code, o.fault
+                           o.filled_token IS NOT NULL AS "is_filled!", o.stage, o.stage_bytes, o.fault_code, o.fault,
+                           o.kind, o.commits_upload, o.changes_upload, o.staged, o.wip, o.shares_base
                        FROM location_origin o JOIN repository r ON r.org_id = o.org_id AND r.id = o.repository_id
                        WHERE o.org_id = $1 AND o.location_id = $2"#,
                     at.org.0,
@@ -121,7 +135,15 @@ impl Store {
                 .fetch_optional(&mut *connection)
                 .await?;
                 let Some(row) = row else { return Ok(None) };
+                let upload = |id: Option<String>| id.map(|id| id.parse()).transpose();
+                let sent = SentRow {
+                    commits: upload(row.commits_upload)?,
+                    changes: upload(row.changes_upload)?,
+                    wip: row.staged.zip(row.wip).map(|(staged, wip)| SentChanges { staged, wip }),
+                };
                 Ok(Some(OriginRow {
+                    sent: (row.kind == SENT).then_some(sent),
+                    shares_base: row.shares_base,
                     repository: RepositoryRow {
                         id: row.id.parse()?,
                         host: row.host,
@@ -234,6 +256,26 @@ impl Store {
                     }
                 };
                 Ok(())
+            })
+        })
+        .await
+    }
+
+    /// The newest sessions at a Location, at most 16.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn sessions_at(&self, at: LocationRef) -> Result<Vec<SessionId>, StoreError> {
+        self.read(at.org, move |connection| {
+            Box::pin(async move {
+                let ids = sqlx::query_scalar!(
+                    "SELECT id FROM session WHERE org_id = $1 AND location_id = $2 ORDER BY id LIMIT 16",
+                    at.org.0,
+                    at.location.as_str(),
+                )
+                .fetch_all(&mut *connection)
+                .await?;
+                ids.iter().map(|id| Ok(id.parse()?)).collect()
             })
         })
         .await

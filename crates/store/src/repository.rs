@@ -66,7 +66,7 @@ impl Store {
                 let id = RepositoryId::mint(&mut IdMint::after(Stamp::default(), now));
                 sqlx::query!(
                     "INSERT INTO repository (org_id, id, host, path, created_ms) VALUES ($1, $2, $3, $4, $5)
-                     ON CONFLICT (org_id, space, host, path) DO NOTHING",
+                     ON CONFLICT (org_id, space, host, path) DO UPDATE SET seen_ms = excluded.created_ms",
                     org.0,
                     id.as_str(),
                     host,
@@ -86,6 +86,32 @@ impl Store {
                 .await?;
                 let (host, path, default_branch) = (row.host, row.path, row.default_branch);
                 Ok(RepositoryRow { id: row.id.parse()?, host, path, default_branch })
+            })
+        })
+        .await
+    }
+
+    /// A repository by its id.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without it.
+    pub async fn repository(
+        &self,
+        org: OrgId,
+        id: RepositoryId,
+    ) -> Result<RepositoryRow, StoreError> {
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    "SELECT host, path, default_branch FROM repository WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    id.as_str(),
+                )
+                .fetch_optional(&mut *connection)
+                .await?
+                .ok_or(StoreError::NotFound)?;
+                let (host, path, default_branch) = (row.host, row.path, row.default_branch);
+                Ok(RepositoryRow { id, host, path, default_branch })
             })
         })
         .await

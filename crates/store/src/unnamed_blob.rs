@@ -17,11 +17,18 @@ pub enum BlobUse {
     ToolOutput,
     /// A pack of a Workspace Snapshot: the snapshots of a Location name it.
     Snapshot,
+    /// A pack of a repository, with its commits: the repository names it.
+    Repository,
+    /// A patch or a bundle that somebody has asked for.
+    Out,
+    /// A pack that somebody has sent.
+    Upload,
 }
 
 impl BlobUse {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::ToolOutput, Self::Snapshot];
+    pub const ALL: [Self; 5] =
+        [Self::ToolOutput, Self::Snapshot, Self::Repository, Self::Out, Self::Upload];
 
     /// The kind that the blobs are stored as.
     #[must_use]
@@ -29,6 +36,9 @@ impl BlobUse {
         match self {
             Self::ToolOutput => "tool-output",
             Self::Snapshot => "snapshot",
+            Self::Repository => "repository",
+            Self::Out => "out",
+            Self::Upload => "upload",
         }
     }
 }
@@ -38,7 +48,7 @@ impl BlobUse {
 pub struct NamedBlob {
     /// The blob's name.
     pub name: String,
-    /// Whose row it is: the id of a session, or of the Location of a snapshot.
+    /// Whose row it is: the id of a session, of the Location of a snapshot, of a repository, or of an upload.
     pub holder: String,
 }
 
@@ -80,6 +90,44 @@ impl Store {
                         NamedBlob,
                         r#"SELECT DISTINCT ON (pack) pack AS "name!", location_id AS holder
                          FROM workspace_pack WHERE org_id = $1 AND pack > $2 ORDER BY pack LIMIT $3"#,
+                        org.0,
+                        after,
+                        limit,
+                    )
+                    .fetch_all(&mut *tx)
+                    .await?
+                }
+                BlobUse::Repository => {
+                    sqlx::query_as!(
+                        NamedBlob,
+                        r#"SELECT r.name AS "name!", r.repository_id AS holder
+                         FROM (SELECT (repository_id || '-' || pack) COLLATE "C" AS name, repository_id
+                             FROM repository_pack WHERE org_id = $1) AS r
+                         WHERE r.name > $2 ORDER BY r.name LIMIT $3"#,
+                        org.0,
+                        after,
+                        limit,
+                    )
+                    .fetch_all(&mut *tx)
+                    .await?
+                }
+                BlobUse::Out => {
+                    sqlx::query_as!(
+                        NamedBlob,
+                        r#"SELECT blob AS "name!", session_id AS holder FROM session_out
+                         WHERE org_id = $1 AND blob > $2 ORDER BY blob LIMIT $3"#,
+                        org.0,
+                        after,
+                        limit,
+                    )
+                    .fetch_all(&mut *tx)
+                    .await?
+                }
+                BlobUse::Upload => {
+                    sqlx::query_as!(
+                        NamedBlob,
+                        "SELECT id AS name, id AS holder FROM upload
+                         WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3",
                         org.0,
                         after,
                         limit,

@@ -92,14 +92,54 @@ pub fn check_out() -> Git {
     Git::new(&["reset", "--hard", "--quiet"])
 }
 
-/// Returns the command that makes files of the index again which are not there and have more than `bytes` bytes: those that
-/// are in no snapshot.
+/// Returns the command that makes files of the index again which are in no snapshot because they are too large, and which were
+/// there at the last one: the file `list` in the workspace has their names, each with a NUL byte behind it. Without that
+/// file, it makes all that are not there and have more than `bytes` bytes.
 #[must_use]
-pub fn check_out_missing(bytes: u64) -> Git {
+pub fn check_out_missing(bytes: u64, list: &str) -> Git {
     Git::script(
-        "[ -e .git/index ] || exit 0; $git -c core.quotePath=true ls-files -d --format='%(objectsize) %(path)' | \
+        "[ -e .git/index ] || exit 0; \
+         if [ -f \"$2\" ]; then LC_ALL=C; export LC_ALL; \
+         $git ls-files -d -z | sort -z >.git/oc-missing; \
+         sort -z \"$2\" | comm -z -12 - .git/oc-missing | $git checkout-index -z --stdin; \
+         rm -f .git/oc-missing; exit 0; fi; \
+         $git -c core.quotePath=true ls-files -d --format='%(objectsize) %(path)' | \
          awk -v most=\"$1\" '$1 + 0 > most + 0 { sub(/^[0-9]+ /, \"\"); print }' | $git checkout-index --stdin",
-        &[bytes.to_string()],
+        &[bytes.to_string(), list.to_owned()],
+    )
+}
+
+/// Returns the command that checks a pack which leans on earlier ones, completes it, and writes `incoming.pack` and
+/// `incoming.idx`. It reads the file `uploaded` in a bare repository with the earlier packs, prints the pack's id, and fails
+/// if the commit is in none of them.
+#[must_use]
+pub fn index_upload(commit: Oid) -> Git {
+    let strict = format!("--strict={HARMLESS}");
+    Git::script(
+        "id=$($git index-pack --stdin --fix-thin \"$1\" <uploaded); id=${id##*[!0-9a-f]}; \
+         $git cat-file -e \"$2^{commit}\"; \
+         for end in pack idx; do mv \"objects/pack/pack-$id.$end\" \"incoming.$end\"; done; echo \"$id\"",
+        &[strict, commit.to_string()],
+    )
+}
+
+/// Returns the command that takes the pack in the file `uploaded` of a workspace into its own objects, checked and completed.
+#[must_use]
+pub fn take_upload(uploaded: &str) -> Git {
+    let strict = format!("--strict={HARMLESS}");
+    Git::script(
+        "$git index-pack --stdin --fix-thin \"$1\" <\"$2\" >/dev/null; rm -f \"$2\"",
+        &[strict, uploaded.to_owned()],
+    )
+}
+
+/// Returns the command that makes the files of the commit `wip` and the index of the commit `staged`: what was staged on the
+/// machine that it came from is staged, and the rest is not.
+#[must_use]
+pub fn check_out_changes(staged: Oid, wip: Oid) -> Git {
+    Git::script(
+        "$git read-tree --reset -u \"$2\"; $git read-tree --reset \"$1\"; $git update-index -q --refresh || :",
+        &[staged.to_string(), wip.to_string()],
     )
 }
 
@@ -117,7 +157,8 @@ mod tests {
 
     #[test]
     fn each_command_turns_hooks_and_monitors_off() {
-        for git in [index_pack(), check_out(), check_out_missing(1)] {
+        for git in [index_pack(), check_out(), check_out_missing(1, ".git/list"), take_upload("u")]
+        {
             let words = git.args.join(" ");
             assert!(
                 words.contains("core.hooksPath=/dev/null")

@@ -1,6 +1,6 @@
 //! The `.git` of a workspace before its first checkout, as files: nothing has to run to make them.
 
-use git_wire::{Listed, RefName};
+use git_wire::{Listed, Oid, RefName};
 
 use crate::address::Address;
 use crate::pinned::Pinned;
@@ -25,9 +25,15 @@ impl Skeleton {
     }
 }
 
-/// Returns the `.git` of a clone of `address` at `pinned`. Branches of the repository are `origin/…`, tags are themselves.
+/// Returns the `.git` of a clone of `address` at `pinned`; without an address there is no `origin`. Branches of the repository
+/// are `origin/…`, tags are themselves, and `kept` are further refs by which git keeps commits.
 #[must_use]
-pub fn skeleton(address: &Address, pinned: &Pinned, refs: &[Listed]) -> Skeleton {
+pub fn skeleton(
+    address: Option<&Address>,
+    pinned: &Pinned,
+    refs: &[Listed],
+    kept: &[(&str, Oid)],
+) -> Skeleton {
     let head = match &pinned.branch {
         Some(branch) => format!("ref: {branch}\n"),
         None => format!("{}\n", pinned.commit),
@@ -36,6 +42,7 @@ pub fn skeleton(address: &Address, pinned: &Pinned, refs: &[Listed]) -> Skeleton
     if let Some(branch) = &pinned.branch {
         lines.push((branch.to_string(), format!("{} {branch}\n", pinned.commit)));
     }
+    lines.extend(kept.iter().map(|(name, oid)| ((*name).to_owned(), format!("{oid} {name}\n"))));
     // The first of equal names counts, and a list that is whole has none.
     lines.sort();
     lines.dedup_by(|later, earlier| later.0 == earlier.0);
@@ -57,11 +64,14 @@ fn packed(found: &Listed) -> (String, String) {
     }
 }
 
-fn config(address: &Address, branch: Option<&RefName>) -> String {
-    let mut config = format!(
+fn config(address: Option<&Address>, branch: Option<&RefName>) -> String {
+    let mut config =
         "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n\
-         [gc]\n\tauto = 0\n\
-         [remote \"origin\"]\n\turl = {}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
+         [gc]\n\tauto = 0\n"
+            .to_owned();
+    let Some(address) = address else { return config };
+    config += &format!(
+        "[remote \"origin\"]\n\turl = {}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
         address.url()
     );
     if let Some((name, full)) = branch.and_then(|full| Some((full.branch()?, full))) {
@@ -83,7 +93,7 @@ mod tests {
             .expect("refs");
         let address = Address::parse("https://h.org/r").expect("an address");
         let pinned = Pinned { commit: refs[0].oid, branch: Some(refs[0].name.clone()) };
-        let made = skeleton(&address, &pinned, &refs);
+        let made = skeleton(Some(&address), &pinned, &refs, &[]);
         assert_eq!(made.head, "ref: refs/heads/x\"y\n");
         let expected =
             format!("{a} refs/heads/x\"y\n{a} refs/remotes/origin/x\"y\n{b} refs/tags/v1\n^{a}\n");
@@ -92,7 +102,10 @@ mod tests {
             made.config.contains("[branch \"x\\\"y\"]")
                 && made.config.contains("url = https://h.org/r\n")
         );
-        let detached = skeleton(&address, &Pinned { branch: None, ..pinned }, &refs);
+        let kept = [("refs/oc/sent", refs[1].oid)];
+        let detached = skeleton(None, &Pinned { branch: None, ..pinned }, &[], &kept);
         assert_eq!(detached.head, format!("{a}\n"));
+        assert_eq!(detached.packed_refs, format!("{b} refs/oc/sent\n"));
+        assert!(!detached.config.contains("remote"));
     }
 }

@@ -8,7 +8,8 @@ use git_wire::Oid;
 use tempfile::TempDir;
 use workspaces::{
     Address, FillBounds, Git, Measured, OutFound, Pinned, Skeleton, bundle, check_out,
-    check_out_missing, index_pack, measure, parse_refs, patch, skeleton,
+    check_out_changes, check_out_missing, index_pack, index_upload, measure, parse_refs, patch,
+    skeleton, take_upload,
 };
 
 fn raw(directory: &Path, program: &str, args: &[&str]) -> (bool, String) {
@@ -81,7 +82,7 @@ impl World {
         let refs = parse_refs(&format!("{} - refs/heads/main\n", self.commit)).expect("refs");
         let address = Address::parse("https://h.org/r").expect("an address");
         let pinned = Pinned { commit: self.commit, branch: Some(refs[0].name.clone()) };
-        let made = skeleton(&address, &pinned, &refs);
+        let made = skeleton(Some(&address), &pinned, &refs, &[]);
         for (name, text) in
             [("HEAD", made.head), ("config", made.config), ("packed-refs", made.packed_refs)]
         {
@@ -138,12 +139,71 @@ fn files_that_no_snapshot_had_come_back() {
         std::fs::remove_file(root.join(name)).expect("removed");
     }
     std::fs::remove_file(root.join("a")).expect("removed");
-    succeed(&root, &check_out_missing(4));
+    succeed(&root, &check_out_missing(4, ".git/none"));
     assert!(
         root.join("\u{e9}\"x").exists() && !root.join("a").exists(),
         "small ones are in snapshots"
     );
     assert_eq!(std::fs::read_to_string(root.join("b c")).expect("a file"), "two and\n");
+}
+
+#[test]
+fn a_large_file_that_was_deleted_does_not_come_back() {
+    let world = small();
+    let root = world.filled();
+    for name in ["a", "b c", "\u{e9}\"x"] {
+        std::fs::remove_file(root.join(name)).expect("removed");
+    }
+    // The newest snapshot knew of one of them, and of one that git does not track.
+    write(&root, ".git/list", "zz\0\u{e9}\"x\0");
+    succeed(&root, &check_out_missing(0, ".git/list"));
+    assert!(
+        root.join("\u{e9}\"x").exists() && !root.join("a").exists() && !root.join("b c").exists()
+    );
+    assert!(!root.join(".git/oc-missing").exists());
+}
+
+#[test]
+fn changes_are_as_they_were_on_their_machine() {
+    let world = small();
+    let (scratch, root) = (world.scratch(), world.filled());
+    let origin = world.folder.path().join("origin");
+    write(&origin, "a", "staged\n");
+    git(&origin, &["add", "a"]);
+    let commit = |name: &str| {
+        let tree = git(&origin, &["write-tree"]);
+        git(&origin, &["commit-tree", "-p", "HEAD", "-m", name, &tree])
+    };
+    let staged = commit("staged");
+    write(&origin, "b c", "not staged\n");
+    write(&origin, "new", "untracked\n");
+    git(&origin, &["add", "-A"]);
+    let wip = commit("wip");
+    let pack = format!(
+        "printf '{wip}\\n{staged}\\n^HEAD\\n' | git pack-objects --revs --thin --stdout -q >../workspace/.git/up"
+    );
+    assert!(raw(&origin, "sh", &["-c", &pack]).0);
+    std::fs::copy(root.join(".git/up"), scratch.join("uploaded")).expect("a copy");
+    let wip: Oid = wip.parse().expect("an id");
+    // In a repository without the commit that it leans on, the pack is refused.
+    let empty = world.folder.path().join("empty");
+    git(world.folder.path(), &["init", "-q", "--bare", "empty"]);
+    std::fs::copy(root.join(".git/up"), empty.join("uploaded")).expect("a copy");
+    assert!(!run(&empty, &index_upload(wip)).0);
+    for end in ["pack", "idx"] {
+        let to = scratch.join(format!("objects/pack/pack-x.{end}"));
+        std::fs::copy(scratch.join(format!("incoming.{end}")), to).expect("a copy");
+    }
+    let nothing: Oid = "1".repeat(40).parse().expect("an id");
+    assert!(!run(&scratch, &index_upload(nothing)).0, "the commit is in no pack");
+    std::fs::copy(root.join(".git/up"), scratch.join("uploaded")).expect("a copy");
+    let id = succeed(&scratch, &index_upload(wip));
+    assert!(id.parse::<Oid>().is_ok() && scratch.join("incoming.idx").exists(), "{id}");
+    succeed(&root, &take_upload(".git/up"));
+    succeed(&root, &check_out_changes(staged.parse().expect("an id"), wip));
+    assert_eq!(git(&root, &["status", "--porcelain"]), "M  a\n M \"b c\"\n?? new");
+    git(&root, &["fsck", "--strict", "--no-dangling"]);
+    assert!(!root.join(".git/up").exists());
 }
 
 #[test]
@@ -196,4 +256,83 @@ fn a_tree_with_a_hidden_git_folder_is_refused() {
     );
     let (taken, said) = run(&world.scratch(), &index_pack());
     assert!(!taken && said.contains("hasDotgit"), "{said}");
+}
+
+/// Makes a repository whose only commit has the tree that a script prints the id of.
+fn of_tree(script: &str) -> World {
+    World::new(|origin| {
+        let make = format!(
+            "set -e; blob=$(echo x | git hash-object -w --stdin); tree=$({script}); \
+             git update-ref HEAD $(git commit-tree -m x $tree)"
+        );
+        let (made, said) = raw(origin, "sh", &["-c", &make]);
+        assert!(made, "{said}");
+    })
+}
+
+/// Attacks 19 and 20: names that are `.git` on some disk, a link in its place, and paths out of the tree.
+#[test]
+fn trees_with_harmful_names_are_refused() {
+    let entry =
+        |mode: &str, name: &str| format!("printf '{mode} blob %s\\t{name}\\n' $blob | git mktree");
+    let cases = [
+        (entry("100644", ".git"), "hasDotgit"),
+        (entry("120000", ".git"), "hasDotgit"),
+        (entry("100644", "git~1"), "hasDotgit"),
+        (entry("100644", ".git "), "hasDotgit"),
+        (entry("100644", ".g\\342\\200\\214it"), "hasDotgit"),
+        (entry("100644", ".."), "hasDotdot"),
+        (entry("120000", ".gitmodules"), "gitmodulesSymlink"),
+    ];
+    for (script, fault) in cases {
+        let world = of_tree(&script);
+        let bare = Git {
+            args: ["index-pack", "-o", "bare.idx", "incoming.pack"].map(str::to_owned).into(),
+            ..index_pack()
+        };
+        assert!(run(&world.scratch(), &bare).0, "git without fsck takes {script}");
+        let (taken, said) = run(&world.scratch(), &index_pack());
+        assert!(!taken && said.contains(fault), "{script}: {said}");
+    }
+}
+
+/// Attack 22: a submodule whose address or path is an option or a program.
+#[test]
+fn submodules_that_run_something_are_refused() {
+    let text = "[submodule \\\"x\\\"]\\n\\tpath = -u./x\\n\\turl = -u./evil\\n";
+    let script = format!(
+        "bad=$(printf \"{text}\" | git hash-object -w --stdin); \
+         printf '100644 blob %s\\t.gitmodules\\n' $bad | git mktree"
+    );
+    let world = of_tree(&script);
+    let bare = Git {
+        args: ["index-pack", "-o", "bare.idx", "incoming.pack"].map(str::to_owned).into(),
+        ..index_pack()
+    };
+    assert!(run(&world.scratch(), &bare).0, "git without fsck takes it");
+    let (taken, said) = run(&world.scratch(), &index_pack());
+    assert!(!taken && said.contains("gitmodules"), "{said}");
+}
+
+/// Attacks 14 and 15: a few objects that are a tree without end, and a small pack that is a large file.
+#[test]
+fn bombs_are_measured_and_not_checked_out() {
+    let world = of_tree(
+        "tree=$(printf '100644 blob %s\\tf\\n' $blob | git mktree); \
+         for level in 1 2 3 4 5; do \
+         tree=$(for name in a b c d e f g h; do printf '040000 tree %s\\t%s\\n' $tree $name; done | git mktree); \
+         done; echo $tree",
+    );
+    let root = world.scratch();
+    succeed(&root, &index_pack());
+    for end in ["pack", "idx"] {
+        let to = root.join(format!("objects/pack/pack-x.{end}"));
+        std::fs::copy(root.join(format!("incoming.{end}")), to).expect("a copy");
+    }
+    let pack = root.join("incoming.pack").metadata().expect("a pack").len();
+    let bounds = FillBounds { entries: 10_000, ..FillBounds::default() };
+    let line = succeed(&root, &measure(world.commit, &bounds));
+    assert!(pack < 2_000 && Measured::parse(&line).expect("a line").within(&bounds).is_err());
+    let whole = git(&root, &["ls-tree", "-r", "--name-only", &world.commit.to_string()]);
+    assert_eq!(whole.lines().count(), 32_768, "git itself lists them all");
 }

@@ -39,6 +39,14 @@ impl Up {
         .await
     }
 
+    /// Like [`start`](Self::start), with these flags.
+    pub(crate) async fn with_flags(bin: &Path, flags: &[&str]) -> anyhow::Result<Self> {
+        Self::prepared(bin, |command| {
+            command.args(flags);
+        })
+        .await
+    }
+
     async fn prepared(
         bin: &Path,
         more: impl FnOnce(&mut std::process::Command),

@@ -33,10 +33,6 @@ pub struct AttachArgs {
 /// # Errors
 /// [`CliError`]; there is no other return.
 pub(crate) async fn execute(args: AttachArgs) -> Result<u8, CliError> {
-    let access = args.client.resolve()?;
-    let Some(key) = access.key else {
-        return Err(ClientError::unauthorized(&access.url, &access.source).into());
-    };
     Client::new(&args.client)?.sessions_json(&SessionsQuery::newest(1)).await?;
     let directory = args.directory.unwrap_or_else(|| PathBuf::from("."));
     let directory = directory.canonicalize().map_err(|error| {
@@ -45,13 +41,35 @@ pub(crate) async fn execute(args: AttachArgs) -> Result<u8, CliError> {
             directory.display()
         ))
     })?;
+    start(&args.client, directory, args.options)
+}
+
+/// Returns whether the released client is on the PATH.
+pub(crate) fn is_installed() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(OPENCODE).is_file())
+}
+
+/// Replaces this process by the released client, in a directory as the service knows it.
+///
+/// # Errors
+/// [`CliError`]; there is no other return.
+pub(crate) fn start(
+    client: &ClientOptions,
+    directory: PathBuf,
+    options: Vec<OsString>,
+) -> Result<u8, CliError> {
+    let access = client.resolve()?;
+    let Some(key) = access.key else {
+        return Err(ClientError::unauthorized(&access.url, &access.source).into());
+    };
     let mut opencode = Command::new(OPENCODE);
     opencode
         .arg("attach")
         .arg(&access.url)
         .arg("--dir")
         .arg(directory)
-        .args(args.options)
+        .args(options)
         .env(PASSWORD, key);
     let source = opencode.exec();
     if source.kind() == ErrorKind::NotFound {

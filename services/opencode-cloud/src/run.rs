@@ -1,7 +1,7 @@
 //! `opencode-cloud run`: one prompt, from its admission to the end of its work.
 
 use std::io::{IsTerminal as _, stdin};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -22,14 +22,17 @@ use crate::output::Screen;
 use crate::prompt_input::{attached, prompt_text};
 use crate::render::{Printed, Renderer, printable};
 use crate::run_ask::{AskPolicy, Asks, Reply, Step};
-use crate::run_filling::Filling;
+use crate::run_filling::{Filling, RepositoryView};
 use crate::run_session::{Opened, open_session};
 use crate::run_state::{RunOutcome, RunState};
 use crate::serve::program;
-use crate::{CliError, ask_cmd};
+use crate::{CliError, ask_cmd, here};
 
 /// How often a run checks whether something takes long.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// How often it asks how far the workspace is. The stream says it too; its frames may be lost.
+const FILLING: Duration = Duration::from_secs(5);
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -46,6 +49,15 @@ pub struct RunArgs {
     /// Work in a clone of this public repository (https), at a branch, a tag or a commit
     #[arg(long, value_name = "URL[@REF]", value_parser = repository, conflicts_with_all = ["directory", "session", "continue_last"])]
     pub repo: Option<Address>,
+    /// Work in a copy of the git repository here, with what is not committed; shows what it sends
+    #[arg(long, conflicts_with_all = ["repo", "session", "continue_last"])]
+    pub here: bool,
+    /// With --here: also send this file or folder, although it looks like a secret; may be repeated
+    #[arg(long, value_name = "PATH", requires = "here")]
+    pub include: Vec<PathBuf>,
+    /// With --here: only show what would be sent
+    #[arg(long, requires = "here")]
+    pub dry_run: bool,
     /// Continue this session, in its own directory
     #[arg(long, value_name = "ID")]
     pub session: Option<SessionId>,
@@ -121,9 +133,18 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let client = Client::new(&args.client)?;
     let mut mint = IdMint::after(Stamp::default(), SystemClock::new().now_ms());
     let fresh = SessionId::mint(&mut mint);
+    let sent = if args.here {
+        let directory = args.directory.as_deref().unwrap_or(Path::new("."));
+        let sent = here::send(&client, directory, &args.include, args.dry_run, screen).await?;
+        let Some(sent) = sent else { return Ok(0) };
+        Some(sent)
+    } else {
+        None
+    };
     let opened = async {
         let model = model(&client, args.model.as_ref()).await?;
-        let opened = open_session(&client, &args, fresh, model.as_ref(), &text).await?;
+        let opened =
+            open_session(&client, &args, fresh, model.as_ref(), &text, sent.as_ref()).await?;
         let log = LogFollower::open(&client, opened.session.clone(), opened.after).await?;
         Ok::<_, CliError>((model, opened, log))
     };
@@ -138,7 +159,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let mut run =
         Run::new(client.clone(), session.clone(), prompt.message.clone(), args.json, screen);
     run.deals_with_asks(args.ask);
-    run.filling = args.repo.is_some().then(Filling::default);
+    run.filling = (args.repo.is_some() || args.here).then(Filling::default);
     let ended = run.follow(log, &prompt, interrupts).await;
     let report = run.report(ended.as_ref().copied().unwrap_or(RunOutcome::Failed));
     let is_void = is_new && run.is_void(&ended);
@@ -243,6 +264,7 @@ impl<'a> Run<'a> {
         let mut abort: Option<LocalBoxFuture<'_, Result<(), ClientError>>> = None;
         let mut is_aborted = false;
         let mut is_told_lost = false;
+        let mut looked = None;
         let begun = Instant::now();
         let mut waits_for_admission = true;
         let mut looks = interval_at(begun + LOOK, LOOK);
@@ -267,7 +289,11 @@ impl<'a> Run<'a> {
                     is_aborted = true; // the log says how it settles
                 }
                 item = log.next() => {
-                    self.show(&item?)?;
+                    let item = item?;
+                    self.show(&item)?;
+                    if let LogItem::Workspace(workspace) = &item {
+                        self.tell_workspace(workspace)?;
+                    }
                     if let Some(outcome) = self.state.doubt()
                         && !client.session(&session).await?.busy
                     {
@@ -284,7 +310,10 @@ impl<'a> Run<'a> {
                 }
                 _ = looks.tick() => {
                     self.announce()?;
-                    self.tell_filling().await?;
+                    if looked.is_none_or(|at: Instant| at.elapsed() > FILLING) {
+                        looked = Some(Instant::now());
+                        self.tell_filling().await?;
+                    }
                     let lost = log.lost().map(str::to_owned);
                     match lost {
                         Some(why) if !is_told_lost => {
@@ -347,11 +376,16 @@ impl<'a> Run<'a> {
 
     /// Says how far the clone of the session's repository is.
     async fn tell_filling(&mut self) -> Result<(), CliError> {
-        let has_begun = !self.state.turns().is_empty();
-        let Some(filling) = self.filling.as_mut().filter(|_| !has_begun) else { return Ok(()) };
+        if self.filling.is_none() || !self.state.turns().is_empty() {
+            return Ok(());
+        }
         // A service that cannot say it now says it in a moment.
-        let Ok(repository) = self.client.repository(&self.session).await else { return Ok(()) };
-        match filling.line(&repository) {
+        let Ok(workspace) = self.client.repository(&self.session).await else { return Ok(()) };
+        self.tell_workspace(&workspace)
+    }
+
+    fn tell_workspace(&mut self, workspace: &RepositoryView) -> Result<(), CliError> {
+        match self.filling.as_mut().and_then(|filling| filling.line(workspace)) {
             Some(line) => self.note(&line),
             None => Ok(()),
         }
@@ -398,7 +432,7 @@ impl<'a> Run<'a> {
                     self.print(&printed)?;
                 }
             }
-            (View::Text(_), LogItem::Delta(_) | LogItem::Event(_)) => {}
+            (View::Text(_), LogItem::Delta(_) | LogItem::Event(_) | LogItem::Workspace(_)) => {}
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! The lines that `run --repo` says while the service makes the clone.
+//! The lines that `run --repo` and `run --here` say while the service makes the workspace.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A session's repository, as the service shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct RepositoryView {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositoryView {
     pub(crate) url: String,
     pub(crate) commit: Option<String>,
     pub(crate) branch: Option<String>,
@@ -16,7 +16,7 @@ pub(crate) struct RepositoryView {
 }
 
 /// Why a try came to nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FaultView {
     pub(crate) code: String,
     pub(crate) message: String,
@@ -59,7 +59,7 @@ fn text(repository: &RepositoryView) -> Option<String> {
         ("filled", _) => {
             let name = branch.as_deref().and_then(|name| name.strip_prefix("refs/heads/"));
             let on = name.map(|name| format!(", on branch {name}")).unwrap_or_default();
-            Some(format!("cloned {url}{at}{on}"))
+            Some(format!("checked out {url}{at}{on}"))
         }
         _ => None,
     }
@@ -93,7 +93,10 @@ mod tests {
         assert_eq!(filling.line(&view), None);
         (view.state, view.stage) = ("filled".into(), None);
         let line = filling.line(&view);
-        assert_eq!(line.as_deref(), Some("cloned https://h.org/r at aaaaaaaaaaaa, on branch main"));
+        assert_eq!(
+            line.as_deref(),
+            Some("checked out https://h.org/r at aaaaaaaaaaaa, on branch main")
+        );
         view.fault = Some(FaultView { code: "later".into(), message: "no answer".into() });
         assert_eq!(filling.line(&view).as_deref(), Some("waiting: no answer"));
         view.fault = Some(FaultView { code: "denied".into(), message: "private".into() });

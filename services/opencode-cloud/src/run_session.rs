@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use domain::{Seq, SessionId};
+use serde_json::json;
 use workspaces::Address;
 
 use crate::CliError;
 use crate::client::{Client, ModelChoice, SessionView, SessionsQuery, cause_text, parsed};
+use crate::here::SentHere;
 use crate::render::printable;
 use crate::run::RunArgs;
 
@@ -51,6 +53,7 @@ pub(crate) async fn open_session(
     fresh: SessionId,
     model: Option<&ModelChoice>,
     prompt: &str,
+    sent: Option<&SentHere>,
 ) -> Result<Opened, CliError> {
     if args.continue_last {
         return last_session(client, args).await;
@@ -62,6 +65,13 @@ pub(crate) async fn open_session(
         }
         return Ok(Opened::existing(session));
     }
+    let (agent, title) = (args.agent.as_deref(), title(args, prompt));
+    if let Some(SentHere { project, sent }) = sent {
+        let begins = json!({ "sent": sent });
+        let title = title.as_deref();
+        let made = client.create_session_with(&fresh, project, begins, agent, model, title).await?;
+        return Ok(Opened { session: made.id, after: Seq(0), is_new: true });
+    }
     // A service on another machine does not have this directory. Without --directory it uses a workspace.
     let directory = match (&args.repo, &args.directory, client.is_local()) {
         (Some(repo), _, _) => Some(named(repo)),
@@ -69,7 +79,6 @@ pub(crate) async fn open_session(
         (None, given, is_local) => Some(directory(given.as_deref(), is_local)?),
     };
     let project = client.init_project(directory.as_deref()).await?;
-    let (agent, title) = (args.agent.as_deref(), title(args, prompt));
     let session = client
         .create_session(&fresh, &project.id, directory.as_deref(), agent, model, title.as_deref())
         .await?;

@@ -15,6 +15,7 @@ use crate::render::{printable, summary};
 use crate::session_change::{self, SessionChange};
 use crate::session_files::{self, SessionFiles};
 use crate::session_list::ListArgs;
+use crate::session_open;
 use crate::session_pull;
 use crate::table::{ago, fitted, local_time};
 
@@ -58,6 +59,8 @@ pub enum SessionCommand {
         #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
         after: i64,
     },
+    /// Open a session in the released client's terminal interface, or say where it is
+    Open(session_open::OpenArgs),
     /// Bring a session's work into the repository here: as a branch, a worktree or changes
     Pull(session_pull::PullArgs),
     /// The subcommands that change a session, or show more of it.
@@ -127,6 +130,9 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
         SessionCommand::Change(change) => {
             return session_change::execute(&client, change, args.json, screen).await;
         }
+        SessionCommand::Open(asked) => {
+            return session_open::execute(&client, &args.client, asked, screen).await;
+        }
         SessionCommand::Pull(asked) => return session_pull::execute(&client, asked, screen).await,
         SessionCommand::Files(asked) => {
             return session_files::execute(&client, asked, args.json, screen).await;
@@ -138,7 +144,7 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
                 match log.next().await? {
                     item if args.json => screen.out.line(&item.json_line())?,
                     LogItem::Event(event) => screen.out.line(&event_line(&event))?,
-                    LogItem::Delta(_) => {}
+                    LogItem::Delta(_) | LogItem::Workspace(_) => {}
                 }
             }
         }

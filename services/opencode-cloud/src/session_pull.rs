@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,6 +15,7 @@ use tempfile::NamedTempFile;
 
 use crate::CliError;
 use crate::client::Client;
+use crate::here::private::Private;
 use crate::output::Screen;
 
 /// Arguments of `session pull`.
@@ -28,7 +30,7 @@ pub struct PullArgs {
     /// Check its work out in this new directory, a worktree of the repository here
     #[arg(long, value_name = "DIR", conflicts_with = "apply")]
     pub worktree: Option<PathBuf>,
-    /// Change the files here, as `git apply --3way` does
+    /// Change the files here, merged with your own changes; your index stays as it is
     #[arg(long)]
     pub apply: bool,
     /// The repository [default: that of this directory]
@@ -50,17 +52,15 @@ pub(crate) async fn execute(
         return Ok(0);
     }
     let file = save(client, &mut answer).await?;
+    if args.apply {
+        return apply(&here.0, file.path(), screen);
+    }
     if let Some(base) = base.filter(|base| !here.has(base)) {
         return Err(CliError::Usage(format!(
             "the repository in {} does not have the commit {base} with which the session began: fetch it first \
              (git fetch), or say --to with another clone",
             args.to.display()
         )));
-    }
-    if args.apply {
-        here.git(["apply", "--3way", "--whitespace=nowarn", "--"], Some(file.path()))?;
-        screen.err.line("its changes are applied to the files here")?;
-        return Ok(0);
     }
     let from = if wip.is_some() { "refs/oc/wip" } else { "refs/oc/head" };
     let name = match &args.branch {
@@ -103,6 +103,38 @@ pub(crate) async fn execute(
         screen.err.line(&format!("see it: git log -p {name}; keep it: git branch NAME {name}"))?;
     }
     Ok(0)
+}
+
+/// Changes the files here as the patch says. What the person has changed meanwhile is merged, and the index stays as it is.
+fn apply(top: &Path, patch: &Path, screen: &mut Screen) -> Result<u8, CliError> {
+    let here = Private::open(top)?;
+    here.refresh()?;
+    let changed = here.paths(["diff-files", "--name-only", "--ignore-submodules", "-z"])?;
+    let untracked = here.paths(["ls-files", "-o", "--exclude-standard", "-z"])?;
+    let is_file = |path: &&PathBuf| !path.as_os_str().as_bytes().ends_with(b"/");
+    here.stage(changed.iter().chain(untracked.iter().filter(is_file)).map(PathBuf::as_path))?;
+    let words = ["apply", "--3way", "--whitespace=nowarn", "--"].map(OsStr::new);
+    let ended = here.attempt(words.into_iter().chain([patch.as_os_str()]))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    if ended.status.success() {
+        screen.err.line("its changes are applied to the files here")?;
+        return Ok(0);
+    }
+    let conflicts: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("U ")).collect();
+    if conflicts.is_empty() {
+        let said: Vec<&str> =
+            said.lines().filter(|line| line.starts_with("error: ")).take(5).collect();
+        return Err(CliError::Usage(format!(
+            "the changes do not fit the files here, and nothing was changed: {}; --branch or --worktree bring them beside \
+             yours",
+            said.join("; ")
+        )));
+    }
+    screen.err.line(&format!(
+        "its changes are applied, with conflicts that are marked in these files: {}",
+        conflicts.join(", ")
+    ))?;
+    Ok(1)
 }
 
 fn header(answer: &Response, name: &str) -> Option<String> {

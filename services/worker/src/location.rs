@@ -219,7 +219,8 @@ impl Unfilled<'_> {
             Some(origin) => {
                 let fill = self.fill()?;
                 let packs = self.runtime.store.workspace_packs(self.at.clone()).await;
-                let is_captured = self.seeded || !packs.map_err(Fault::from)?.is_empty();
+                let has_files_of_seed = self.seeded && !origin.shares_base;
+                let is_captured = has_files_of_seed || !packs.map_err(Fault::from)?.is_empty();
                 if is_captured {
                     tree = restore(files).await?;
                     fill.give_packs(origin).await?;

@@ -25,6 +25,7 @@ mod providers;
 mod questions;
 mod rates;
 mod refusals;
+mod repositories;
 mod sandbox;
 mod sdk;
 mod stock;

@@ -137,6 +137,27 @@ fn the_protocol_crates_know_nothing_of_ours() -> Result<()> {
     Ok(())
 }
 
+/// Why: a repository's files say what git runs, whatever its command line forbids (I28).
+#[test]
+fn services_run_git_in_cells_only() -> Result<()> {
+    let folders = [
+        "services/worker/src/",
+        "services/gateway/src/",
+        "crates/api/src/",
+        "crates/workspaces/src/",
+    ];
+    for (path, text) in rust_files()? {
+        let is_service = folders.iter().any(|folder| path.starts_with(folder));
+        if !is_service || path.ends_with("tests.rs") {
+            continue;
+        }
+        ensure!(!text.contains("process::Command"), "{path} starts a process");
+        let is_cell = path == "services/worker/src/fill/cell.rs";
+        ensure!(is_cell || !text.contains("git.program"), "{path} runs a command of git");
+    }
+    Ok(())
+}
+
 /// Why: gateways are stateless and many; consensus belongs to the few members of placement.
 #[test]
 fn the_gateway_does_not_link_consensus() -> Result<()> {

@@ -77,7 +77,7 @@ fn only(changes: &SessionChanges, whole: FileChanges) -> DiffView {
 }
 
 /// Returns the packs of a Location, and those of the Locations whose files it began with.
-async fn packs(
+pub(crate) async fn packs(
     state: &ApiState,
     org: OrgId,
     location: &LocationId,

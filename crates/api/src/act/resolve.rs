@@ -4,6 +4,7 @@ use domain::{LocationRef, OrgId, SessionId, TimestampMs};
 use store::{LocationKind, LocationRow, ProjectRow, Store};
 use workspaces::Address;
 
+use super::sent::HOST as HERE;
 use crate::error::ApiError;
 use crate::settings::ApiSettings;
 use crate::text::shown;
@@ -37,6 +38,11 @@ pub(crate) async fn workspace(
     if let Some(address) = repository(settings, &directory).await? {
         let (kind, directory) = (LocationKind::Managed, address.directory());
         return Ok(Workspace { kind, directory, repository: Some(address) });
+    }
+    if is_sent(&directory)
+        && !(settings.allow_local_paths && tokio::fs::metadata(&directory).await.is_ok())
+    {
+        return Ok(managed(directory));
     }
     let is_managed = directory == MANAGED || directory.starts_with("/workspace/");
     if !settings.allow_local_paths {
@@ -72,6 +78,20 @@ async fn repository(settings: &ApiSettings, directory: &str) -> Result<Option<Ad
 fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
+}
+
+/// Returns whether a directory is that of a repository which people send from their own machines.
+fn is_sent(directory: &str) -> bool {
+    let name =
+        directory.strip_prefix('/').and_then(|rest| rest.strip_prefix(HERE)?.strip_prefix('/'));
+    name.is_some_and(|name| !name.is_empty() && !name.contains('/'))
+}
+
+fn sent_only(directory: &str) -> ApiError {
+    ApiError::Invalid(format!(
+        "a session of `{}` begins with the files of somebody's machine: start it there with `opencode-cloud run --here`",
+        shown(directory)
+    ))
 }
 
 fn managed(directory: String) -> Workspace {
@@ -118,6 +138,9 @@ pub(crate) async fn location_of(
 ) -> Result<LocationRow, ApiError> {
     let Workspace { kind, directory, repository } = workspace;
     let Some(address) = repository else {
+        if is_sent(&directory) {
+            return Err(sent_only(&directory));
+        }
         return Ok(store.ensure_location(org, project.id.clone(), kind, directory, now).await?);
     };
     if project.worktree != directory {
@@ -152,6 +175,9 @@ pub(crate) async fn location(
         return Err(ApiError::invalid(
             "a workspace of a repository begins with a new session: create one there",
         ));
+    }
+    if is_sent(&workspace.directory) {
+        return Err(sent_only(&workspace.directory));
     }
     let project = store.ensure_project(org, workspace.directory.clone(), now).await?;
     let location = store

@@ -15,6 +15,7 @@ use store::{
 use super::choice::{ModelRequest, agent, has_model};
 use super::effective::settings_of;
 use super::metadata::MetadataRequest;
+use super::sent::SentRequest;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::homes::Home;
@@ -39,6 +40,8 @@ pub(crate) struct NewSessionRequest {
     pub(crate) model: Option<ModelRequest>,
     pub(crate) permission: Option<Vec<ToolRule>>,
     pub(crate) metadata: Option<MetadataRequest>,
+    /// The state of a repository on the caller's machine, to begin with.
+    pub(crate) sent: Option<SentRequest>,
     #[serde(rename = "workspaceID")]
     #[schemars(skip)]
     pub(crate) workspace_id: Option<Value>,

@@ -94,7 +94,7 @@ impl Cursor {
                     self.seen = event.seq;
                     return Ok(Step::Event(event));
                 }
-                Ok(Frame::Event(_)) => {}
+                Ok(Frame::Event(_) | Frame::Workspace(_)) => {}
                 Ok(Frame::Delta(delta)) => return Ok(Step::Delta(delta)),
                 Err(RecvError::Lagged(_)) => {
                     self.following = self.hub.follow(&self.session, self.want).await?;

@@ -6,6 +6,7 @@ use tokio::sync::{Notify, broadcast, watch};
 
 use super::frame::{Frame, Framed};
 use super::live::{Added, Live};
+use crate::view::RepositoryView;
 
 /// How many frames a client may be behind before it is cut off with a `resync`.
 const QUEUE: usize = 1_024;
@@ -237,6 +238,14 @@ impl Followed {
         is_whole
     }
 
+    /// Sends how far the session's workspace is.
+    pub(super) fn tell(&self, workspace: RepositoryView) {
+        if let Some(frames) = self.frames.get() {
+            // An error means that the last follower is just leaving.
+            let _ = frames.send(Frame::Workspace(Arc::new(Framed::new(workspace))));
+        }
+    }
+
     fn send_added(&self, added: Added) {
         if let Added::New(delta) = added
             && let Some(frames) = self.frames.get()
@@ -298,7 +307,7 @@ mod tests {
         while let Ok(frame) = frames.try_recv() {
             seen.push(match frame {
                 Frame::Event(event) => Some(event.seq.0),
-                Frame::Delta(_) => None,
+                Frame::Delta(_) | Frame::Workspace(_) => None,
                 Frame::Gone => panic!("nothing ended"),
             });
         }

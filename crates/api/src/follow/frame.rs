@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use signals::Delta;
 
+use crate::view::RepositoryView;
+
 /// A frame for a session's followers, shared by all of them.
 #[derive(Debug, Clone)]
 pub(crate) enum Frame {
@@ -14,6 +16,8 @@ pub(crate) enum Frame {
     Event(Arc<Framed<RecordedEvent>>),
     /// Live text.
     Delta(Arc<Framed<Delta>>),
+    /// How far the session's workspace is.
+    Workspace(Arc<Framed<RepositoryView>>),
     /// The session was deleted.
     Gone,
 }
@@ -81,6 +85,17 @@ impl Framed<RecordedEvent> {
                 incarnation.0,
                 data_of(self)
             ))
+        };
+        self.bytes.get_or_init(frame).clone()
+    }
+}
+
+impl Framed<RepositoryView> {
+    /// Renders a server-sent event.
+    pub(crate) fn bytes(&self) -> Bytes {
+        let frame = || {
+            let data = serde_json::to_string(&**self).expect("strings and numbers");
+            Bytes::from(format!("event: workspace\ndata: {data}\n\n"))
         };
         self.bytes.get_or_init(frame).clone()
     }

@@ -33,6 +33,8 @@ struct Heard {
     lost: bool,
     /// Whether work may have ended.
     ends: bool,
+    /// Whether the workspace is further.
+    workspace: bool,
     last_resync: Option<Instant>,
 }
 
@@ -51,8 +53,14 @@ impl Reader {
             tracing::warn!(%error, session = %at.session, "following has to wait");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        let mut heard =
-            Heard { hints, listening: true, lost: false, ends: false, last_resync: None };
+        let mut heard = Heard {
+            hints,
+            listening: true,
+            lost: false,
+            ends: false,
+            workspace: false,
+            last_resync: None,
+        };
         loop {
             if let Err(error) = self.step(&mut heard).await {
                 tracing::warn!(%error, session = %at.session, "could not read on; the tick will");
@@ -78,6 +86,9 @@ impl Reader {
                 Some(Some(Received::Hint(Hint::Session(SessionHint::Delta(delta))))) => {
                     self.take(delta, &mut heard.last_resync).await?;
                 }
+                Some(Some(Received::Hint(Hint::Session(SessionHint::Workspace)))) => {
+                    heard.workspace = true;
+                }
                 Some(Some(Received::Hint(Hint::Worker(_)))) => {}
                 Some(Some(Received::Lagged)) => heard.lost = true,
                 Some(None) => {
@@ -86,6 +97,12 @@ impl Reader {
                 }
             }
             news = heard.hints.next().now_or_never();
+        }
+        if std::mem::take(&mut heard.workspace) && self.followed.is_watched() {
+            let at = self.followed.session.location_ref();
+            if let Some(origin) = self.store.origin(at).await? {
+                self.followed.tell(origin.into());
+            }
         }
         let pressing = poked || heard.ends || self.followed.is_watched();
         if heard.lost || (pressing && self.followed.is_behind()) {

@@ -147,6 +147,7 @@ impl LogStream {
                 Some(event.bytes(self.following.incarnation))
             }
             Ok(Ok(Frame::Delta(delta))) => Some(delta.bytes()),
+            Ok(Ok(Frame::Workspace(workspace))) => Some(workspace.bytes()),
             Ok(Ok(Frame::Gone)) => {
                 self.over = true;
                 if self.stop.is_cancelled() {

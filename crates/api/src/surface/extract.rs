@@ -204,6 +204,17 @@ impl<S: Send + Sync> FromRequest<S> for Upload {
     }
 }
 
+/// A pack of git objects, in the pieces in which it comes. Its handler bounds it.
+pub(crate) struct Pack(pub(crate) BodyDataStream);
+
+impl<S: Send + Sync> FromRequest<S> for Pack {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        Ok(Self(request.into_body().into_data_stream()))
+    }
+}
+
 fn unread(rejection: &BytesRejection) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         ApiError::TooLarge(format!("a body has at most {MAX_BODY_BYTES} bytes; send less"))

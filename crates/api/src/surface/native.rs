@@ -26,6 +26,7 @@ pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod repository;
 pub(crate) mod reverts;
+pub(crate) mod sent;
 pub(crate) mod sessions;
 pub(crate) mod settings;
 pub(crate) mod spending;

@@ -12,7 +12,8 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::dialect::Dialect;
 use crate::surface::extract::{
-    Believes, Body, Caller, CanAdminister, CanPrompt, CanRead, LargeRead, OwnPage, Params, Upload,
+    Believes, Body, Caller, CanAdminister, CanPrompt, CanRead, LargeRead, OwnPage, Pack, Params,
+    Upload,
 };
 use crate::surface::native::export::Exported;
 use crate::surface::native::keys::{Created, KeyView, NewKeyView, Revoked};
@@ -119,6 +120,13 @@ impl Argument for Upload {
     }
 }
 
+impl Argument for Pack {
+    fn describe(operation: &mut Operation, _: &mut Schemas) {
+        operation.body = Some(json_schema!({ "type": "string", "format": "binary" }));
+        operation.takes = &[PACK];
+    }
+}
+
 /// Any JSON.
 impl Argument for Bytes {
     fn describe(operation: &mut Operation, _: &mut Schemas) {
@@ -130,6 +138,7 @@ impl Argument for Bytes {
 /// The media types of bodies.
 pub(super) const JSON: &str = "application/json";
 pub(super) const LINES: &str = "application/x-ndjson";
+const PACK: &str = "application/x-git-packed-objects";
 
 /// A body that handlers answer with.
 pub(super) trait Reply {

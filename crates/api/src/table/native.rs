@@ -15,7 +15,7 @@ use crate::ApiState;
 use crate::surface::native::{
     agents, asks, credentials, diff, entries, explain, export, fork, health, import, inbox,
     instructions, keys, log, login, me, messages, models, moves, oauth, people, platform, projects,
-    providers, repository, reverts, sessions, settings, spending, tree, usage, wait,
+    providers, repository, reverts, sent, sessions, settings, spending, tree, usage, wait,
 };
 
 /// Why probes prove nothing.
@@ -250,6 +250,14 @@ pub(super) fn routes() -> Vec<Route> {
             "Show a session's repository, and how far its workspace is",
             repository::show,
         ),
+        post(
+            "/platform/repository",
+            Needs(SessionPrompt),
+            "repository.name",
+            "Name a repository of one's own machine, and learn which of its commits are here",
+            sent::name,
+        ),
+        post("/platform/upload", Needs(SessionPrompt), "upload.create", "Send a pack of git objects", sent::upload),
         get(
             "/platform/session/{session}/patch",
             Needs(SessionRead),

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use store::ProjectRow;
+use workspaces::Address;
 
 use super::session::TimeView;
 
@@ -9,6 +10,12 @@ use super::session::TimeView;
 pub(crate) struct ProjectView {
     id: String,
     worktree: String,
+    /// The name of a repository's project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// `git` for the project of a repository.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vcs: Option<&'static str>,
     time: TimeView,
     sandboxes: [String; 0],
     icon: IconView,
@@ -34,16 +41,29 @@ impl IconView {
 impl From<ProjectRow> for ProjectView {
     fn from(row: ProjectRow) -> Self {
         let time = TimeView { updated: Some(row.created_ms), ..TimeView::created(row.created_ms) };
-        let icon = IconView::of(&row.worktree);
-        Self { id: row.id.into(), worktree: row.worktree, time, sandboxes: [], icon }
+        Self::of(row.id.into(), row.worktree, time)
     }
+}
+
+/// Returns the name of a repository by its project's directory: the path at its server, or what somebody's folder is called.
+fn repository_name(worktree: &str) -> Option<String> {
+    if let Some(address) = Address::of_directory(worktree) {
+        return address.ok().map(|address| address.path);
+    }
+    let sent = worktree.strip_prefix("/here/")?;
+    Some(sent.rsplit_once('-').map_or(sent, |(name, _)| name).to_owned())
 }
 
 impl ProjectView {
     /// Shows a directory that is not a project yet.
     pub(crate) fn unknown(worktree: String) -> Self {
-        let time = TimeView::created(0);
+        Self::of("global".to_owned(), worktree, TimeView::created(0))
+    }
+
+    fn of(id: String, worktree: String, time: TimeView) -> Self {
         let icon = IconView::of(&worktree);
-        Self { id: "global".to_owned(), worktree, time, sandboxes: [], icon }
+        let name = repository_name(&worktree);
+        let vcs = name.is_some().then_some("git");
+        Self { id, worktree, name, vcs, time, sandboxes: [], icon }
     }
 }

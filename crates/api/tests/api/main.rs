@@ -32,6 +32,7 @@ mod providers;
 mod released;
 mod reverts;
 mod routes;
+mod sent;
 mod settings;
 mod stock;
 mod tree;

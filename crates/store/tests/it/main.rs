@@ -51,4 +51,5 @@ mod tree;
 mod usage;
 mod words;
 mod workspace;
+mod workspaces;
 mod world;

@@ -45,7 +45,25 @@ impl Client {
         model: Option<&ModelChoice>,
         title: Option<&str>,
     ) -> Result<SessionView, ClientError> {
-        let mut body = json!({ "id": id, "directory": directory });
+        let begins = json!({ "directory": directory });
+        self.create_session_with(id, project, begins, agent, model, title).await
+    }
+
+    /// Creates a session like [`Client::create_session`]. `begins` are the members that say with which files it begins.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub(crate) async fn create_session_with(
+        &self,
+        id: &SessionId,
+        project: &ProjectId,
+        begins: Value,
+        agent: Option<&str>,
+        model: Option<&ModelChoice>,
+        title: Option<&str>,
+    ) -> Result<SessionView, ClientError> {
+        let mut body = begins;
+        body["id"] = json!(id);
         if let Some(agent) = agent {
             body["agent"] = json!(agent);
         }

@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 
 use super::ClientError;
 use super::sse::Frame;
+use crate::run_filling::RepositoryView;
 
 /// A durable event as the service sends it: `{seq, id, time, type, data}`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -75,6 +76,8 @@ pub enum LogItem {
     Event(LogEvent),
     /// Live text.
     Delta(Delta),
+    /// How far the session's workspace is.
+    Workspace(RepositoryView),
 }
 
 impl LogItem {
@@ -92,7 +95,17 @@ impl LogItem {
             offset: u64,
             text: &'a str,
         }
+        #[derive(Serialize)]
+        struct WorkspaceLine<'a> {
+            #[serde(rename = "type")]
+            tag: &'static str,
+            #[serde(flatten)]
+            workspace: &'a RepositoryView,
+        }
         let line = match self {
+            Self::Workspace(workspace) => {
+                serde_json::to_string(&WorkspaceLine { tag: "workspace", workspace })
+            }
             Self::Event(event) => serde_json::to_string(event),
             Self::Delta(Delta { message, part, kind, offset, text }) => {
                 let (tag, kind, offset) = ("delta", *kind, *offset);
@@ -129,6 +142,11 @@ impl LogFrame {
                 return serde_json::from_str(&frame.data)
                     .map(|delta| Self::Item(LogItem::Delta(delta)))
                     .map_err(|error| unreadable(format!("a delta: {error}")));
+            }
+            "workspace" => {
+                return serde_json::from_str(&frame.data)
+                    .map(|workspace| Self::Item(LogItem::Workspace(workspace)))
+                    .map_err(|error| unreadable(format!("a workspace: {error}")));
             }
             _ => {}
         }
@@ -170,6 +188,13 @@ mod tests {
         let data = r#"{"message":"msg_1","part":"prt_1","kind":"text","offset":2,"text":"a\nb"}"#;
         let expected = format!(r#"{{"type":"delta",{}"#, &data[1..]);
         assert_eq!(line("delta", data), expected);
+    }
+
+    #[test]
+    fn a_workspace_says_that_it_is_one() {
+        let data = r#"{"url":"u","commit":null,"branch":null,"state":"filling","stage":"fetching","bytes":2,"fault":null}"#;
+        let expected = format!(r#"{{"type":"workspace",{}"#, &data[1..]);
+        assert_eq!(line("workspace", data), expected);
     }
 
     #[test]

@@ -1,15 +1,30 @@
-//! The two calls whose bodies are as large as a session.
+//! The calls whose bodies are as large as a session or a repository.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::SessionId;
+use domain::{ProjectId, SessionId};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Body, Method, Response};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{Client, ClientError};
 use crate::run_filling::RepositoryView;
+
+/// A repository of this machine, as the service knows it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NamedRepository {
+    pub(crate) id: String,
+    #[serde(rename = "projectID")]
+    pub(crate) project: ProjectId,
+    /// The commits that need not be sent.
+    pub(crate) known: Vec<String>,
+    /// The most bytes of an upload.
+    pub(crate) max_bytes: u64,
+}
 
 /// How long a service may take for an import, from its first byte.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -56,6 +71,45 @@ impl Client {
     pub(crate) async fn repository(&self, id: &SessionId) -> Result<RepositoryView, ClientError> {
         let request = self.request(Method::GET, &format!("/platform/session/{id}/repository"));
         self.typed(request, "a repository of the session", self.pace().answer).await
+    }
+
+    /// Names a repository of this machine, and learns which of its commits the service has.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub(crate) async fn name_repository(
+        &self,
+        name: &str,
+        root: &str,
+        commits: &[String],
+    ) -> Result<NamedRepository, ClientError> {
+        let body = json!({ "name": name, "root": root, "commits": commits });
+        self.persist_opening(async || {
+            let request = self.request(Method::POST, "/platform/repository").json(&body);
+            self.typed(request, "the repository", self.pace().answer).await
+        })
+        .await
+    }
+
+    /// Sends a pack of git objects, and returns the upload's id. Does not retry: a repetition would send it all again.
+    ///
+    /// # Errors
+    /// As for every call, and [`ClientError::Unreadable`] if the file cannot be read.
+    pub(crate) async fn upload(&self, path: &Path) -> Result<String, ClientError> {
+        #[derive(Deserialize)]
+        struct Upload {
+            id: String,
+        }
+        let what = "the upload";
+        let file = tokio::fs::File::open(path).await;
+        let file = file.map_err(|error| ClientError::Unreadable {
+            what: path.display().to_string(),
+            why: error.to_string(),
+        })?;
+        let request = self.request(Method::POST, "/platform/upload");
+        let request = request.header(CONTENT_TYPE, "application/x-git-packed-objects").body(file);
+        let upload: Upload = self.typed(request, what, LONG).await?;
+        Ok(upload.id)
     }
 
     /// Returns the next bytes of a stream; `None` at its end.

@@ -18,9 +18,6 @@ use store::{BlobUse, Store, StoreError};
 /// The most names in one query.
 const PAGE: usize = 1_000;
 
-const KINDS: [(&str, BlobUse); 2] =
-    [(tools::BLOB_KIND, BlobUse::ToolOutput), (snapshots::BLOB_KIND, BlobUse::Snapshot)];
-
 /// The collector of blobs, with its retention.
 pub(super) struct BlobCollector {
     pub(super) store: Store,
@@ -54,7 +51,8 @@ impl BlobCollector {
             // Anything else in the folder is not ours.
             let org = name.parse::<OrgId>().ok().filter(|org| org.to_string() == name);
             let Some(org) = org else { continue };
-            for (kind, of) in KINDS {
+            for of in BlobUse::ALL {
+                let kind = of.kind();
                 let mut pages = std::pin::pin!(self.blobs.list(&name, kind).try_chunks(PAGE));
                 while let Some(page) = pages.try_next().await.map_err(|error| error.1)? {
                     let old = self.clock.now_ms().saturating_sub(self.retention_ms());

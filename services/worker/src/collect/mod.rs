@@ -81,9 +81,12 @@ impl Collector {
             collector.collect().await
         };
         match looked.await {
-            Ok(CollectedRows { components: 0, locations: 0, packs: 0 }) => {}
-            Ok(CollectedRows { components, locations, packs }) => {
-                info!(components, locations, packs, "rows that nothing used any more are deleted");
+            Ok(collected) if collected == CollectedRows::default() => {}
+            Ok(CollectedRows { components, locations, packs, workspaces }) => {
+                info!(
+                    components,
+                    locations, packs, workspaces, "rows that nothing used any more are deleted"
+                );
             }
             Err(error) => failed("rows", &error),
         }

@@ -24,6 +24,8 @@ pub(super) struct CollectedRows {
     pub(super) components: u64,
     pub(super) locations: u64,
     pub(super) packs: u64,
+    /// Patches, bundles, uploads and repositories.
+    pub(super) workspaces: u64,
 }
 
 impl RowCollector {
@@ -39,6 +41,8 @@ impl RowCollector {
                 if let Some(retention) = self.retention {
                     all.locations += self.locations(org, retention).await?;
                     all.packs += self.packs(org).await?;
+                    let deleted = self.store.collect_workspaces(org, retention).await?;
+                    all.workspaces += u64::from(deleted.unsigned_abs());
                 }
             }
             after = Some(last);

@@ -13,7 +13,7 @@ use super::*;
 use crate::disk::WorkspaceDisk;
 use crate::location::tests::World;
 
-const NONE: CollectedRows = CollectedRows { components: 0, locations: 0, packs: 0 };
+const NONE: CollectedRows = CollectedRows { components: 0, locations: 0, packs: 0, workspaces: 0 };
 
 /// Everything below a folder that belongs to a Location.
 fn left(folder: &Path, location: &LocationId) -> Result<BTreeSet<PathBuf>> {

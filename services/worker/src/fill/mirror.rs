@@ -13,19 +13,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use blobs::BlobKey;
+use blobs::{BlobError, BlobKey, Blobs};
+use domain::UploadId;
 use git_wire::{Listed, Oid};
-use store::{NewRepositoryPack, OriginRow, RepositoryPack};
+use store::{BlobUse, NewRepositoryPack, OriginRow, RepositoryPack};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use workspaces::{Git, MAX_HAVES, parse_refs, write_refs};
 
 use super::cell::{self, Bench};
 use super::fetch::{Remote, Resolved};
-use super::{Fault, Fill};
+use super::{Fault, Fill, sent};
 
-/// The kind of the blobs.
-pub(super) const BLOB_KIND: &str = "repository";
 /// The beginning of the names of folders in which something is made.
 const MAKING: &str = ".tmp-";
 /// After this time, such a folder is of a worker that died.
@@ -108,11 +107,7 @@ impl<'m, 'f> Mirror<'m, 'f> {
             self.rows.iter().rev().flat_map(|(_, refs)| refs.iter().map(|found| found.oid));
         let mut seen = HashSet::new();
         let haves: Vec<Oid> = newest.filter(|oid| seen.insert(*oid)).take(MAX_HAVES).collect();
-        let scratch = self.scratch().await?;
-        for pack in self.packs(i64::MAX).await? {
-            let to = scratch.path().join("objects/pack");
-            blocking(move || copy_pack(&pack, &to)).await.map_err(unkept)?;
-        }
+        let scratch = self.scratch_with_packs().await?;
         self.fill.stage("fetching", 0).await?;
         let incoming = scratch.path().join("incoming.pack");
         let bytes = remote.pack(self.fill, resolved, &wants, &haves, &incoming).await?;
@@ -121,10 +116,6 @@ impl<'m, 'f> Mirror<'m, 'f> {
         let said = self.run(&scratch, &stage, workspaces::index_pack()).await?;
         let id =
             pack_id(&said).ok_or_else(|| Fault::later(format!("{stage}: git named no pack")))?;
-        let file = self.keep(&scratch, &id).await?;
-        let key = self.key(&id)?;
-        // Its name is the hash of its content.
-        self.fill.runtime.blobs.renew_file(&key, file).await.map_err(unkept)?;
         let new = NewRepositoryPack {
             pack: id,
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
@@ -133,6 +124,37 @@ impl<'m, 'f> Mirror<'m, 'f> {
             default_branch: resolved.head.as_ref().map(ToString::to_string),
             now: self.fill.now(),
         };
+        self.add(&scratch, new).await
+    }
+
+    /// Checks a pack that somebody has sent, keeps it, and returns its number. It must have the commit.
+    pub(super) async fn take(&self, upload: Option<&UploadId>, commit: Oid) -> Result<i64, Fault> {
+        let stage = "checking what was sent";
+        let upload = upload.ok_or_else(sent::gone)?;
+        let scratch = self.scratch_with_packs().await?;
+        let bytes = sent::fetch(self.fill, upload, &scratch.path().join("uploaded")).await?;
+        self.fill.stage("checking", bytes).await?;
+        let said = self.run(&scratch, stage, workspaces::index_upload(commit)).await?;
+        let pack =
+            pack_id(&said).ok_or_else(|| Fault::later(format!("{stage}: git named no pack")))?;
+        let made = scratch.path().join("incoming.pack");
+        let bytes = blocking(move || Ok(made.metadata()?.len())).await.map_err(unkept)?;
+        let new = NewRepositoryPack {
+            pack,
+            bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+            commit: commit.to_string(),
+            refs: String::new(),
+            default_branch: None,
+            now: self.fill.now(),
+        };
+        self.add(&scratch, new).await
+    }
+
+    /// Keeps a checked pack: on this disk, as a blob, and then as a row.
+    async fn add(&self, scratch: &TempDir, new: NewRepositoryPack) -> Result<i64, Fault> {
+        let file = self.keep(scratch, &new.pack).await?;
+        let key = self.key(&new.pack)?;
+        self.fill.runtime.blobs.renew_file(&key, file).await.map_err(unkept)?;
         let (org, id) = (self.fill.at.org, self.id.clone());
         Ok(self.fill.runtime.store.add_repository_pack(org, id, new).await?)
     }
@@ -156,20 +178,7 @@ impl<'m, 'f> Mirror<'m, 'f> {
     async fn get(&self, row: &RepositoryPack) -> Result<(), Fault> {
         let (blobs, key) = (&self.fill.runtime.blobs, self.key(&row.pack)?);
         let scratch = self.scratch().await?;
-        let incoming = scratch.path().join("incoming.pack");
-        let mut file = tokio::fs::File::create(&incoming).await.map_err(unkept)?;
-        let size = blobs.size(&key).await.map_err(unkept)?;
-        let mut at = 0;
-        while at < size {
-            let piece = blobs.get_range(&key, at..(at + PIECE).min(size)).await.map_err(unkept)?;
-            if piece.is_empty() {
-                return Err(unkept("a blob is shorter than it was"));
-            }
-            at += piece.len() as u64;
-            file.write_all(&piece).await.map_err(unkept)?;
-        }
-        file.flush().await.map_err(unkept)?;
-        drop(file);
+        copy_blob(blobs, &key, &scratch.path().join("incoming.pack")).await.map_err(unkept)?;
         let index = workspaces::index_known_pack("incoming.pack", "incoming.idx");
         let said = self.run(&scratch, "checking a kept pack", index).await?;
         if pack_id(&said).as_deref() != Some(row.pack.as_str()) {
@@ -203,13 +212,24 @@ impl<'m, 'f> Mirror<'m, 'f> {
 
     fn key(&self, pack: &str) -> Result<BlobKey, Fault> {
         let name = format!("{}-{pack}", self.id);
-        BlobKey::new(&self.fill.at.org.to_string(), BLOB_KIND, &name).map_err(unkept)
+        let org = self.fill.at.org.to_string();
+        BlobKey::new(&org, BlobUse::Repository.kind(), &name).map_err(unkept)
     }
 
     async fn run(&self, scratch: &TempDir, stage: &str, git: Git) -> Result<String, Fault> {
         let name = format!("repository {}", self.id);
         let bench = Bench { name, directory: scratch.path(), lock: None };
         cell::run(self.fill.fills, &bench, stage, git, cell::LONG).await
+    }
+
+    /// Makes a bare repository with all packs so far.
+    async fn scratch_with_packs(&self) -> Result<TempDir, Fault> {
+        let scratch = self.scratch().await?;
+        for pack in self.packs(i64::MAX).await? {
+            let to = scratch.path().join("objects/pack");
+            blocking(move || copy_pack(&pack, &to)).await.map_err(unkept)?;
+        }
+        Ok(scratch)
     }
 
     /// Makes an empty bare repository for one command.
@@ -226,6 +246,34 @@ impl<'m, 'f> Mirror<'m, 'f> {
         })
         .await
     }
+}
+
+/// Why a blob could not be copied to a file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CopyError {
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    #[error(transparent)]
+    Disk(#[from] io::Error),
+    #[error("the blob is shorter than it was")]
+    Short,
+}
+
+/// Copies a blob to a file, in pieces, and returns its bytes.
+pub(super) async fn copy_blob(blobs: &Blobs, key: &BlobKey, to: &Path) -> Result<u64, CopyError> {
+    let mut file = tokio::fs::File::create(to).await?;
+    let size = blobs.size(key).await?;
+    let mut at = 0;
+    while at < size {
+        let piece = blobs.get_range(key, at..(at + PIECE).min(size)).await?;
+        if piece.is_empty() {
+            return Err(CopyError::Short);
+        }
+        at += piece.len() as u64;
+        file.write_all(&piece).await?;
+    }
+    file.flush().await?;
+    Ok(size)
 }
 
 /// Makes a folder for what is being made. It goes when it is dropped.

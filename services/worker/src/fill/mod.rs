@@ -15,6 +15,7 @@ mod fetch;
 mod mirror;
 mod out;
 mod place;
+mod sent;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use egress::Egress;
 use git_wire::{Listed, Oid};
 use sandbox::{LocationLock, Sandbox};
 use session::{Runtime, SnapshotSettings};
+use signals::{Hint, SessionHint, Topic};
 use store::{FillNote, OriginFault, OriginRow, StoreError};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
@@ -34,6 +36,7 @@ pub(crate) use fault::Fault;
 use fetch::{Remote, Resolved};
 use mirror::Mirror;
 pub(crate) use out::{OUTS, make_outs};
+use place::Beginning;
 
 /// The fills of a worker at once.
 const AT_ONCE: usize = 2;
@@ -93,14 +96,24 @@ impl Fill<'_> {
     }
 
     async fn fill(&self, origin: &OriginRow) -> Result<(), Fault> {
+        match &origin.sent {
+            None => self.of_server(origin).await,
+            Some(sent) => self.of_sent(origin, sent).await,
+        }
+    }
+
+    async fn of_server(&self, origin: &OriginRow) -> Result<(), Fault> {
         let address = address(origin)?;
         let remote = Remote::new(self.fills, &address);
         let (pinned, resolved) = self.pinned(origin, &remote).await?;
         let mirror = Mirror::open(self, origin).await?;
         let (through, refs) = self.fetched(&mirror, &remote, &pinned, resolved).await?;
+        self.share_base(origin, pinned.commit).await?;
         self.stage("checking out", 0).await?;
         let packs = mirror.packs(through).await?;
-        place::anew(self, &address, &pinned, &refs, &packs).await?;
+        let (address, refs) = (Some(&address), &refs[..]);
+        let beginning = Beginning { address, pinned: &pinned, refs, packs: &packs, changes: None };
+        place::anew(self, beginning).await?;
         self.note(FillNote::Filled(through)).await
     }
 
@@ -110,14 +123,8 @@ impl Fill<'_> {
         origin: &OriginRow,
         remote: &Remote<'_>,
     ) -> Result<(Pinned, Option<Resolved>), Fault> {
-        let parsed = |commit: &str, branch: Option<&str>| {
-            let damaged = |_| Fault::later("the pinned commit in the row is damaged");
-            let commit: Oid = commit.parse().map_err(damaged)?;
-            let branch = branch.and_then(|name| name.parse().ok());
-            Ok::<_, Fault>(Pinned { commit, branch })
-        };
-        if let Some(commit) = &origin.commit {
-            return Ok((parsed(commit, origin.branch.as_deref())?, None));
+        if let Some(pinned) = pinned_of(origin)? {
+            return Ok((pinned, None));
         }
         self.stage("resolving", 0).await?;
         let resolved = remote.resolve().await?;
@@ -132,7 +139,20 @@ impl Fill<'_> {
         let commit = found.commit.to_string();
         let (commit, branch) =
             store.pin_origin(self.at.clone(), self.token, commit, branch).await?;
-        Ok((parsed(&commit, branch.as_deref())?, Some(resolved)))
+        Ok((pinned(&commit, branch.as_deref())?, Some(resolved)))
+    }
+
+    /// Lets the Location's snapshots name content that another Location of the repository has stored.
+    async fn share_base(&self, origin: &OriginRow, commit: Oid) -> Result<(), Fault> {
+        let (store, at) = (&self.runtime.store, self.at);
+        if origin.shares_base {
+            return Ok(());
+        }
+        let (repository, commit) = (origin.repository.id.clone(), commit.to_string());
+        if let Some(base) = store.base_of(at.clone(), repository, commit).await? {
+            store.share_base(at.clone(), self.token, base).await?;
+        }
+        Ok(())
     }
 
     /// Sees to it that the repository's packs have the commit. Returns the number of the newest pack that a workspace
@@ -168,7 +188,8 @@ impl Fill<'_> {
 
     /// Makes files again that are in no snapshot because they are too large, and that the commit has.
     pub(crate) async fn large_files(&self, bytes: u64) -> Result<(), Fault> {
-        self.run("checking out", workspaces::check_out_missing(bytes), cell::LONG).await.map(drop)
+        let missing = workspaces::check_out_missing(bytes, snapshots::LARGE_FILES);
+        self.run("checking out", missing, cell::LONG).await.map(drop)
     }
 
     async fn stage(&self, stage: &str, bytes: u64) -> Result<(), Fault> {
@@ -177,7 +198,13 @@ impl Fill<'_> {
     }
 
     async fn note(&self, note: FillNote) -> Result<(), Fault> {
-        Ok(self.runtime.store.note_fill(self.at.clone(), self.token, note).await?)
+        let (store, org) = (&self.runtime.store, self.at.org);
+        store.note_fill(self.at.clone(), self.token, note).await?;
+        for session in store.sessions_at(self.at.clone()).await? {
+            let topic = Topic::Session(org, session);
+            self.runtime.signals.publish(&topic, Hint::Session(SessionHint::Workspace));
+        }
+        Ok(())
     }
 
     /// Keeps the reason why a fill came to nothing, for who asks. The drain records it too.
@@ -205,7 +232,20 @@ pub(crate) fn of_repositories(mut settings: SnapshotSettings) -> SnapshotSetting
     settings.limits.entries = settings.limits.entries.max(2_200_000);
     settings.limits.capture_bytes = settings.limits.capture_bytes.max(24 << 30);
     settings.limits.git_file_bytes = settings.limits.git_file_bytes.max(256 << 20);
+    settings.limits.lists_large = true;
     settings
+}
+
+/// Returns the commit of an origin, if it was found out.
+fn pinned_of(origin: &OriginRow) -> Result<Option<Pinned>, Fault> {
+    let commit = origin.commit.as_deref();
+    commit.map(|commit| pinned(commit, origin.branch.as_deref())).transpose()
+}
+
+fn pinned(commit: &str, branch: Option<&str>) -> Result<Pinned, Fault> {
+    let damaged = |_| Fault::later("the pinned commit in the row is damaged");
+    let commit: Oid = commit.parse().map_err(damaged)?;
+    Ok(Pinned { commit, branch: branch.and_then(|name| name.parse().ok()) })
 }
 
 /// Returns a repository's address.

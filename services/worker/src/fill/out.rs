@@ -9,7 +9,7 @@ use blobs::BlobKey;
 use domain::{FencingToken, LocationRef, OrgId, OutId};
 use git_wire::Oid;
 use session::{Files, FilesOptions, Runtime};
-use store::{OutMade, OutRow};
+use store::{BlobUse, OutMade, OutRow};
 use tasks::{OnCancel, OnError, TaskKind};
 use tracing::warn;
 use workspaces::{Out, OutFound};
@@ -20,8 +20,6 @@ use super::{Fault, Fill, Fills, cell, place};
 pub(crate) const OUTS: TaskKind =
     TaskKind::new("patches and bundles", OnError::Log, OnCancel::Abort);
 
-/// The kind of the blobs.
-const BLOB_KIND: &str = "out";
 /// The time between two looks of a worker.
 const EVERY: Duration = Duration::from_secs(1);
 /// How long a worker is believed to be making one.
@@ -96,6 +94,14 @@ async fn made(
     let Some(base) = base.filter(|_| origin.is_filled) else {
         return Ok(OutMade { state: "nothing", ..OutMade::default() });
     };
+    let nothing =
+        || OutMade { state: "nothing", base: Some(base.to_string()), ..OutMade::default() };
+    if origin.shares_base && runtime.store.workspace_packs(at.clone()).await?.is_empty() {
+        return Ok(nothing());
+    }
+    // A patch is for the machine that has what was sent already.
+    let sent = origin.sent.as_ref().and_then(|sent| sent.wip.as_ref());
+    let from = sent.and_then(|sent| sent.wip.parse().ok()).unwrap_or(base);
     let folder = scratch(&fills.folder, |root| {
         std::fs::create_dir(root.join("files"))?;
         std::fs::create_dir(root.join("cache"))
@@ -120,11 +126,7 @@ async fn made(
     let restored = restored
         .map_err(|error| Fault::later(format!("the newest snapshot cannot be read: {error}")))?;
     if restored.is_none() {
-        return Ok(OutMade {
-            state: "nothing",
-            base: Some(base.to_string()),
-            ..OutMade::default()
-        });
+        return Ok(nothing());
     }
     let fill =
         Fill { fills, runtime, at: &at, token: FencingToken(0), lock: None, root: root.clone() };
@@ -134,7 +136,7 @@ async fn made(
     fill.large_files(file_bytes).await?;
     let stage = format!("making the {}", row.kind);
     let git = match kind {
-        Out::Patch => workspaces::patch(base, FILE),
+        Out::Patch => workspaces::patch(from, FILE),
         Out::Bundle => workspaces::bundle(base, FILE),
     };
     let said = fill.run(&stage, git, cell::LONG).await?;
@@ -165,7 +167,7 @@ async fn made(
         |error: blobs::BlobError| Fault::later(format!("{stage}: it cannot be kept: {error}"));
     // Made again, it may be another one: a name has one content.
     let name = format!("{}-{}", row.id, runtime.clock.now_ms());
-    let key = BlobKey::new(&org.to_string(), BLOB_KIND, &name).map_err(failed)?;
+    let key = BlobKey::new(&org.to_string(), BlobUse::Out.kind(), &name).map_err(failed)?;
     let bytes = runtime.blobs.put_file(&key, file).await.map_err(failed)?;
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     Ok(OutMade { state: "made", blob: Some((name, bytes)), base, head, wip, fault: None })

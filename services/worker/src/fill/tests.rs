@@ -121,6 +121,7 @@ async fn a_filled_workspace_survives_on_another_disk() -> Result<()> {
     let here = root(&first)?;
     assert_eq!(git(here, &["status", "-sb"])?, "## main...origin/main");
     assert_eq!(git(here, &["fsck", "--strict"])?, "");
+    assert_eq!(git(here, &["config", "user.name"])?, "OpenCode", "so that commands can commit");
     std::fs::write(here.join("b"), "mine")?;
     git(here, &["add", "b"])?;
     git(here, &["commit", "-q", "-m", "mine"])?;
@@ -260,6 +261,209 @@ async fn a_tracked_file_too_large_for_snapshots_comes_back() -> Result<()> {
     let there = root(&second)?;
     assert_eq!(git(there, &["status", "--porcelain"])?, "D a\n?? small");
     assert_eq!(there.join("large").metadata()?.len(), 17 << 20);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_large_file_that_was_deleted_stays_deleted() -> Result<()> {
+    let forge = Forge::new().await?;
+    let large = "0123456789abcdef".repeat(17 << 16);
+    forge.push("kept", &large)?;
+    forge.push("deleted", &large)?;
+    let session = forge.session(None).await?;
+    let first = forge.take_over("a", &session, 1).await?;
+    std::fs::remove_file(root(&first)?.join("deleted"))?;
+    forge.world.capture(&session, 1, root(&first)?).await?;
+    let second = forge.take_over("b", &session, 2).await?;
+    assert_eq!(git(root(&second)?, &["status", "--porcelain"])?, "D deleted");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_second_session_of_a_commit_stores_little() -> Result<()> {
+    let forge = Forge::new().await?;
+    let mut text = String::new();
+    for line in 0..200_000_u64 {
+        text += &format!("{:x}\n", line.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
+    forge.push("large", &text)?;
+    let (one, two) = (forge.session(None).await?, forge.session(None).await?);
+    let first = forge.take_over("a", &one, 1).await?;
+    let whole = forge.world.capture(&one, 1, root(&first)?).await?;
+    let second = forge.take_over("a", &two, 1).await?;
+    let little = forge.world.capture(&two, 1, root(&second)?).await?;
+    ensure!(whole.bytes > 1_000_000 && little.bytes < 20_000, "{} {}", whole.bytes, little.bytes);
+    // It is whole on another disk, also once the first session and its Location are gone there.
+    std::fs::write(root(&second)?.join("mine"), "mine")?;
+    let third = forge.take_over("b", &two, 2).await?;
+    assert_eq!(git(root(&third)?, &["status", "--porcelain"])?, "");
+    assert_eq!(std::fs::read_to_string(root(&third)?.join("large"))?, text);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_shares_content_begins_with_its_own_commit() -> Result<()> {
+    let forge = Forge::new().await?;
+    let (one, two) = (forge.session(None).await?, forge.session(None).await?);
+    let first = forge.take_over("a", &one, 1).await?;
+    std::fs::write(root(&first)?.join("a"), "another session's")?;
+    forge.world.capture(&one, 1, root(&first)?).await?;
+    forge.take_over("a", &two, 1).await?;
+    // It died before its first snapshot; nothing of the other session is here.
+    let again = forge.take_over("b", &two, 2).await?;
+    assert_eq!(git(root(&again)?, &["status", "--porcelain"])?, "");
+    assert_eq!(std::fs::read_to_string(root(&again)?.join("a"))?, "one\n");
+    let (runtime, now) = (&forge.world.runtime, forge.world.runtime.clock.now_ms());
+    let id = runtime.store.ask_out(two.clone(), "patch", now).await?;
+    out::make(runtime, forge.world.fills.as_ref().context("fills")?, two.org, &id).await?;
+    assert_eq!(runtime.store.session_out(two.org, id).await?.state, "nothing");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_zombies_fill_is_fenced() -> Result<()> {
+    let forge = Forge::new().await?;
+    let session = forge.session(None).await?;
+    let (store, at) = (&forge.world.runtime.store, session.location_ref());
+    store.raise_fence(at.clone(), FencingToken(2)).await?;
+    let fills = forge.world.fills.as_ref().context("fills")?;
+    let root = forge.world.folder.path().join("zombie");
+    std::fs::create_dir(&root)?;
+    let runtime = &forge.world.runtime;
+    let zombie = Fill { fills, runtime, at: &at, token: FencingToken(1), lock: None, root };
+    let origin = store.origin(at.clone()).await?.context("an origin")?;
+    let fenced = zombie.anew(&origin).await;
+    ensure!(matches!(fenced, Err(Fault::Store(StoreError::Superseded))), "{fenced:?}");
+    let origin = store.origin(at).await?.context("an origin")?;
+    ensure!(origin.commit.is_none() && !origin.is_filled, "{origin:?}");
+    Ok(())
+}
+
+/// Stores a file as an upload.
+async fn upload(forge: &Forge, org: domain::OrgId, path: &Path) -> Result<domain::UploadId> {
+    let (runtime, now) = (&forge.world.runtime, forge.world.runtime.clock.now_ms());
+    let id = store::Store::mint_upload(now);
+    let key = blobs::BlobKey::new(&org.to_string(), "upload", id.as_str())?;
+    runtime.blobs.put_file(&key, std::fs::File::open(path)?).await?;
+    runtime.store.add_upload(org, id.clone(), 1, now).await?;
+    Ok(id)
+}
+
+/// Begins a session with what is in the folder of work: its commit, and what is not committed.
+async fn sent(forge: &Forge, with_commits: bool) -> Result<SessionRef> {
+    let session = forge.world.session().await?;
+    let (org, work) = (session.org, &forge.work);
+    let head = git(work, &["rev-parse", "HEAD"])?;
+    let staged = git(work, &["write-tree"])?;
+    let staged = git(work, &["commit-tree", "-p", &head, "-m", "staged", &staged])?;
+    git(work, &["add", "-A"])?;
+    let wip = git(work, &["write-tree"])?;
+    let wip = git(work, &["commit-tree", "-p", &head, "-m", "wip", &wip])?;
+    git(work, &["read-tree", &staged])?;
+    let pack = |name: &str, revisions: &str| {
+        let path = forge.world.folder.path().join(name);
+        let to = path.display();
+        let line =
+            format!("printf '{revisions}' | git pack-objects --revs --thin --stdout -q >'{to}'");
+        git(work, &["-c", &format!("alias.make=!{line}"), "make"])?;
+        Ok::<_, anyhow::Error>(path)
+    };
+    let commits = pack("commits", &format!("{head}\\n"))?;
+    let changes = pack("changes", &format!("{wip}\\n{staged}\\n^{head}\\n"))?;
+    let commits = if with_commits { Some(upload(forge, org, &commits).await?) } else { None };
+    let changes = Some(upload(forge, org, &changes).await?);
+    let store = &forge.world.runtime.store;
+    let repository = store.ensure_repository(org, "here".into(), "demo-1".into(), 1).await?.id;
+    let wip = Some(store::SentChanges { staged, wip });
+    let new = store::NewSent {
+        repository,
+        commit: head,
+        branch: Some("refs/heads/main".into()),
+        sent: store::SentRow { commits, changes, wip },
+        now: forge.world.runtime.clock.now_ms(),
+    };
+    store.begin_with_sent(session.location_ref(), new.clone()).await?;
+    store.begin_with_sent(session.location_ref(), new).await?;
+    Ok(session)
+}
+
+#[tokio::test]
+async fn what_was_sent_is_as_it_was_and_survives() -> Result<()> {
+    let forge = Forge::new().await?;
+    std::fs::write(forge.work.join("a"), "mine, not committed\n")?;
+    std::fs::write(forge.work.join("staged"), "staged\n")?;
+    git(&forge.work, &["add", "staged"])?;
+    std::fs::write(forge.work.join("new"), "untracked\n")?;
+    let session = sent(&forge, true).await?;
+    let first = forge.take_over("a", &session, 1).await?;
+    let status = " M a\nA  staged\n?? new";
+    let here = root(&first)?;
+    assert_eq!(git(here, &["status", "--porcelain"])?, status.trim_start());
+    assert_eq!(git(here, &["log", "--format=%s"])?, "a");
+    assert_eq!(git(here, &["remote"])?, "");
+    git(here, &["fsck", "--strict", "--no-dangling"])?;
+    assert_eq!(forge.server.requests(), "", "no server is asked");
+    std::fs::write(here.join("theirs"), "the session's\n")?;
+    forge.world.capture(&session, 1, here).await?;
+    // The second session needs no commits, and the first one none of its uploads any more.
+    let other = sent(&forge, false).await?;
+    let workspace = forge.take_over("a", &other, 1).await?;
+    assert_eq!(git(root(&workspace)?, &["log", "--format=%s"])?, "a");
+    std::fs::remove_dir_all(forge.world.folder.path().join("repositories"))?;
+    let second = forge.take_over("b", &session, 2).await?;
+    let there = root(&second)?;
+    assert_eq!(
+        git(there, &["status", "--porcelain"])?,
+        format!("{status}\n?? theirs").trim_start()
+    );
+    git(there, &["fsck", "--strict", "--no-dangling"])?;
+    // The patch is for the machine that has the rest.
+    let (runtime, now) = (&forge.world.runtime, forge.world.runtime.clock.now_ms());
+    let id = runtime.store.ask_out(session.clone(), "patch", now).await?;
+    out::make(runtime, forge.world.fills.as_ref().context("fills")?, session.org, &id).await?;
+    let made = runtime.store.session_out(session.org, id).await?;
+    let (name, _) = made.blob.with_context(|| format!("{:?}", made.fault))?;
+    let key = blobs::BlobKey::new(&session.org.to_string(), "out", &name)?;
+    let patch = String::from_utf8(runtime.blobs.get(&key).await?.into())?;
+    ensure!(patch.contains("+the session's") && !patch.contains("not committed"), "{patch}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_upload_that_is_gone_or_no_pack_is_told() -> Result<()> {
+    let forge = Forge::new().await?;
+    let session = sent(&forge, false).await?;
+    let told = forge.refused(&session, 1).await?;
+    ensure!(told.contains("run --here"), "{told}");
+    let session = sent(&forge, true).await?;
+    let origin = forge.world.runtime.store.origin(session.location_ref()).await?;
+    let upload = origin.and_then(|origin| origin.sent?.commits).context("an upload")?;
+    let key = blobs::BlobKey::new(&session.org.to_string(), "upload", upload.as_str())?;
+    forge.world.runtime.blobs.put(&key, "PACK and nothing that follows".into()).await?;
+    let told = forge.refused(&session, 1).await?;
+    ensure!(told.contains("checking what was sent"), "{told}");
+    Ok(())
+}
+
+/// Attack 20: commands have put a link to elsewhere in the place of `.git`, or below it.
+#[tokio::test]
+async fn a_git_folder_that_leads_elsewhere_gets_nothing() -> Result<()> {
+    let forge = Forge::new().await?;
+    let outside = forge.world.folder.path().join("outside");
+    std::fs::create_dir_all(outside.join("objects/pack"))?;
+    for below in [".git", ".git/objects"] {
+        let session = forge.session(None).await?;
+        let first = forge.take_over("a", &session, 1).await?;
+        let link = root(&first)?.join(below);
+        std::fs::remove_dir_all(&link)?;
+        std::os::unix::fs::symlink(&outside, &link)?;
+        forge.world.capture(&session, 1, root(&first)?).await?;
+        let second = forge.take_over("b", &session, 2).await?;
+        ensure!(root(&second)?.join(below).is_symlink(), "{below}");
+        let written = std::fs::read_dir(outside.join("objects/pack"))?.count();
+        let written = written + std::fs::read_dir(&outside)?.count();
+        assert_eq!(written, 1, "{below}: nothing was written there");
+    }
     Ok(())
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn take(
 const DRAINED: usize = 64 * 1024 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-async fn drain(body: &mut BodyDataStream) {
+pub(crate) async fn drain(body: &mut BodyDataStream) {
     let read = async {
         let mut left = DRAINED;
         while let Some(Ok(piece)) = body.next().await {

@@ -12,15 +12,14 @@ use domain::OrgId;
 use futures::stream::try_unfold;
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
-use schemars::JsonSchema;
-use serde::Serialize;
-use store::{OriginRow, OutRow};
+use store::{BlobUse, OutRow, SessionRow};
 use tokio::time::{Instant, sleep};
 
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::at::At;
 use crate::surface::extract::CanRead;
+use crate::view::RepositoryView;
 
 /// The media type of a patch.
 pub(crate) const PATCH: &str = "text/x-diff";
@@ -51,67 +50,6 @@ impl IntoResponse for BundleFile {
     }
 }
 
-/// A session's repository, and how far its workspace is.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct RepositoryView {
-    url: String,
-    /// The branch, tag or commit that was asked for.
-    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
-    wanted: Option<String>,
-    /// The commit with which the session begins, once it is known. It never changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    commit: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    branch: Option<String>,
-    state: FillState,
-    /// How far it is: `resolving`, `fetching`, `checking` or `checking out`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stage: Option<String>,
-    /// The bytes that were fetched.
-    bytes: i64,
-    /// Why the last try came to nothing: a word and a sentence.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fault: Option<FaultView>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum FillState {
-    /// Nobody has begun. The first prompt begins it.
-    Waiting,
-    Filling,
-    Filled,
-    Failed,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct FaultView {
-    code: String,
-    message: String,
-}
-
-impl From<OriginRow> for RepositoryView {
-    fn from(row: OriginRow) -> Self {
-        let state = match (&row.fault, &row.stage) {
-            _ if row.is_filled => FillState::Filled,
-            (Some(_), _) => FillState::Failed,
-            (None, Some(_)) => FillState::Filling,
-            (None, None) => FillState::Waiting,
-        };
-        let (stage, bytes) = row.stage.map_or((None, 0), |(stage, bytes)| (Some(stage), bytes));
-        Self {
-            url: format!("https://{}/{}", row.repository.host, row.repository.path),
-            wanted: row.wanted,
-            commit: row.commit,
-            branch: row.branch,
-            state,
-            stage,
-            bytes,
-            fault: row.fault.map(|fault| FaultView { code: fault.code, message: fault.text }),
-        }
-    }
-}
-
 pub(crate) async fn show(
     access: CanRead,
     State(state): State<ApiState>,
@@ -130,7 +68,8 @@ pub(crate) async fn patch(
     State(state): State<ApiState>,
     Path(at): Path<At>,
 ) -> Result<PatchFile, ApiError> {
-    out(&state, access.org, &at, "patch", PATCH).await.map(PatchFile)
+    let row = at.find(&state, access.org).await?;
+    out(&state, row, "patch", PATCH).await.map(PatchFile)
 }
 
 /// Writes the session's commits, and one of what is not committed, as a git bundle.
@@ -139,18 +78,18 @@ pub(crate) async fn bundle(
     State(state): State<ApiState>,
     Path(at): Path<At>,
 ) -> Result<BundleFile, ApiError> {
-    out(&state, access.org, &at, "bundle", BUNDLE).await.map(BundleFile)
+    let row = at.find(&state, access.org).await?;
+    out(&state, row, "bundle", BUNDLE).await.map(BundleFile)
 }
 
-async fn out(
+/// Asks for a patch or a bundle of a session, waits until a worker has made it, and answers with it.
+pub(crate) async fn out(
     state: &ApiState,
-    org: OrgId,
-    at: &At,
+    row: SessionRow,
     kind: &'static str,
     content: &'static str,
 ) -> Result<Response, ApiError> {
-    let row = at.find(state, org).await?;
-    let store = state.store();
+    let (store, org) = (state.store(), row.at.org);
     if store.origin(row.at.location_ref()).await?.is_none() {
         return Err(ApiError::NotFound("a repository of the session was"));
     }
@@ -201,7 +140,7 @@ fn whole(
         "this gateway cannot read the workers' blobs: ask another one, or start it with the workers' --blob-url",
     ))?;
     let internal = |error: blobs::BlobError| ApiError::Internal(error.into());
-    let key = BlobKey::new(&org.to_string(), "out", name).map_err(internal)?;
+    let key = BlobKey::new(&org.to_string(), BlobUse::Out.kind(), name).map_err(internal)?;
     let size = u64::try_from(bytes).unwrap_or(0);
     let pieces = try_unfold((blobs, key, 0), move |(blobs, key, at)| async move {
         if at >= size {

@@ -4,7 +4,7 @@ use axum::extract::{Path, State};
 use crate::ApiState;
 use crate::act::{
     self, AbortRequest, ChangeRequest, InterruptedView, NewSessionRequest, aborted, create,
-    delete_session, location_of, workspace,
+    delete_session, location_of, location_of_sent, workspace,
 };
 use crate::error::ApiError;
 use crate::surface::at::{At, in_project};
@@ -34,11 +34,19 @@ pub(crate) async fn create_route(
     Body(mut request): Body<NewSessionRequest>,
 ) -> Result<Json<SessionView>, ApiError> {
     let project = state.store().project(access.org, id(&project)?).await?;
-    let directory = request.directory.as_deref().unwrap_or(&project.worktree);
-    let place = workspace(state.settings(), Some(directory)).await?;
-    let now = state.clock().now_ms();
+    let (store, now) = (state.store(), state.clock().now_ms());
     let session = request.session(now)?;
-    let location = location_of(state.store(), access.org, &project, place, &session, now).await?;
+    let location = match request.sent.take() {
+        Some(_) if request.directory.is_some() => {
+            return Err(ApiError::invalid("`sent` names the files: leave `directory` out"));
+        }
+        Some(sent) => location_of_sent(store, access.org, &project, sent, &session, now).await?,
+        None => {
+            let directory = request.directory.as_deref().unwrap_or(&project.worktree);
+            let place = workspace(state.settings(), Some(directory)).await?;
+            location_of(store, access.org, &project, place, &session, now).await?
+        }
+    };
     let row = create(&state, &access, &location, request).await?;
     dialect.session(&state, row).await
 }

@@ -137,6 +137,11 @@ pub(crate) async fn create_route(
     named: Named,
     Body(mut request): Body<NewSessionRequest>,
 ) -> Result<Json<SessionView>, ApiError> {
+    if request.sent.is_some() {
+        return Err(ApiError::NotOffered(
+            "a session that begins with what was sent is made at `/project/{project}/session`",
+        ));
+    }
     let named = Named(named.0.or_else(|| request.directory.clone()));
     let workspace = named.or_default(state.settings()).await?;
     let now = state.clock().now_ms();

@@ -1,17 +1,23 @@
-//! Changes of a directory's files for stock clients, which show them as those of version control.
+//! Version control of a directory for stock clients.
 //!
-//! They are the changes of the directory's newest session, as its snapshots have them. Git is not asked.
+//! The changes are those of the directory's newest session, as its snapshots have them. Git is not asked: the branch is what the
+//! newest snapshot of a repository's workspace has in its `.git/HEAD`.
+
+use std::path::Path;
 
 use axum::Json;
 use axum::extract::State;
-use serde::Deserialize;
-use store::{SessionFilter, SessionsOf};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use snapshots::TreeId;
+use store::{OriginRow, SessionFilter, SessionRow, SessionsOf};
 
 use super::place::Named;
 use crate::ApiState;
-use crate::act::{DiffQuery, diff};
+use crate::act::{DiffQuery, diff, packs};
 use crate::error::ApiError;
 use crate::surface::extract::{CanRead, Params};
+use crate::surface::native::repository::{PATCH, out};
 use crate::view::FileView;
 
 #[derive(Debug, Deserialize)]
@@ -36,12 +42,95 @@ pub(crate) async fn diff_route(
     named: Named,
     Params(query): Params<Query>,
 ) -> Result<Json<Vec<FileView>>, ApiError> {
-    if query.mode == Some(Mode::Branch) {
+    if query.mode == Some(Mode::Branch) && origin(&state, access, &named).await?.is_none() {
         return Err(ApiError::NotOffered(
-            "branches are not known to this service yet: leave `mode` out for the changes of the newest session",
+            "the directory has no repository that this service knows: leave `mode` out for the changes of the newest session",
         ));
     }
     changes(&state, access, &named).await.map(Json)
+}
+
+/// The branch of a directory.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Info {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_branch: Option<String>,
+}
+
+/// Shows the branch of the directory's newest session; nothing without a repository.
+pub(crate) async fn info(
+    access: CanRead,
+    State(state): State<ApiState>,
+    named: Named,
+) -> Result<Json<Info>, ApiError> {
+    let Some((row, origin)) = origin(&state, access, &named).await? else {
+        return Ok(Json(Info::default()));
+    };
+    let short = |name: &String| name.strip_prefix("refs/heads/").unwrap_or(name).to_owned();
+    let default_branch = origin.repository.default_branch.as_ref().map(short);
+    let head = match head(&state, &row).await? {
+        Some(head) => Some(head).filter(|head| head.starts_with("refs/")),
+        None => origin.branch,
+    };
+    Ok(Json(Info { branch: head.as_ref().map(short), default_branch }))
+}
+
+/// Writes the changes of the newest session as one patch.
+pub(crate) async fn raw(
+    access: CanRead,
+    State(state): State<ApiState>,
+    named: Named,
+) -> Result<Response, ApiError> {
+    match origin(&state, access, &named).await? {
+        Some((row, _)) => out(&state, row, "patch", PATCH).await,
+        None => Err(ApiError::NotOffered(
+            "the directory has no repository that this service knows: `GET /session/{sessionID}/diff` has what a session \
+             changed, file by file",
+        )),
+    }
+}
+
+/// The most bytes of a `HEAD`.
+const HEAD_BYTES: u64 = 1024;
+
+/// Returns what the newest snapshot has in `.git/HEAD`: a branch's full name, or a commit.
+async fn head(state: &ApiState, row: &SessionRow) -> Result<Option<String>, ApiError> {
+    let Some(blobs) = state.blobs() else { return Ok(None) };
+    let org = row.at.org;
+    let newest = state.store().workspace_packs(row.at.location_ref()).await?.pop();
+    let Some(tree) = newest.and_then(|newest| newest.tree.as_str().parse::<TreeId>().ok()) else {
+        return Ok(None);
+    };
+    let packs = packs(state, org, &row.at.location).await?;
+    let path = Path::new(".git/HEAD");
+    let read = snapshots::file_at(blobs, &org.to_string(), &packs, &tree, path, HEAD_BYTES).await;
+    let bytes = read.map_err(ApiError::internal)?;
+    let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
+    Ok(text.map(|text| text.strip_prefix("ref: ").map_or(text.clone(), str::to_owned)))
+}
+
+/// Returns the directory's newest session with its repository.
+async fn origin(
+    state: &ApiState,
+    access: CanRead,
+    named: &Named,
+) -> Result<Option<(SessionRow, OriginRow)>, ApiError> {
+    let Some(row) = newest(state, access, named).await? else { return Ok(None) };
+    let origin = state.store().origin(row.at.location_ref()).await?;
+    Ok(origin.map(|origin| (row, origin)))
+}
+
+async fn newest(
+    state: &ApiState,
+    access: CanRead,
+    named: &Named,
+) -> Result<Option<SessionRow>, ApiError> {
+    let directory = named.or_default(state.settings()).await?.directory;
+    let of = SessionsOf::Directory(directory);
+    let newest = SessionFilter { of, with_archived: true, ..SessionFilter::default() };
+    Ok(state.store().sessions(access.org, newest, 1).await?.rows.into_iter().next())
 }
 
 /// Lists the changes without their patches.
@@ -59,12 +148,8 @@ async fn changes(
     access: CanRead,
     named: &Named,
 ) -> Result<Vec<FileView>, ApiError> {
-    let directory = named.or_default(state.settings()).await?.directory;
-    let of = SessionsOf::Directory(directory);
-    let newest = SessionFilter { of, with_archived: true, ..SessionFilter::default() };
-    let newest = state.store().sessions(access.org, newest, 1).await?;
-    match newest.rows.first() {
-        Some(row) => Ok(diff(state, row, DiffQuery::default()).await?.files),
+    match newest(state, access, named).await? {
+        Some(row) => Ok(diff(state, &row, DiffQuery::default()).await?.files),
         None => Ok(Vec::new()),
     }
 }

@@ -1,0 +1,109 @@
+//! Repositories that people send from their own machines.
+
+use anyhow::{Context, Result, ensure};
+use axum::Router;
+use axum::body::Body;
+use domain::{FencingToken, LocationRef};
+use http::StatusCode;
+use serde_json::{Value, json};
+use signals::{Hint, SessionHint, Signals, Topic};
+use store::FillNote;
+
+use crate::world::{SseReader, World, call, json as body_of, ok, request, send};
+
+async fn uploads(gateway: &Router, key: &str, body: impl Into<Body>) -> (StatusCode, Value) {
+    let mut sent = request("POST", "/platform/upload", key, None);
+    *sent.body_mut() = body.into();
+    let answer = send(gateway, sent).await;
+    (answer.status(), body_of(answer).await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_begins_with_what_was_sent() -> Result<()> {
+    let world = World::new().await?;
+    let (gateway, key) = (world.gateway(), &world.key);
+    let commit = "c".repeat(40);
+    let name = json!({ "name": "shop", "root": "a".repeat(40), "commits": [commit] });
+    let here = ok(&gateway, "POST", "/platform/repository", key, Some(name.clone())).await;
+    let again = ok(&gateway, "POST", "/platform/repository", key, Some(name)).await;
+    ensure!(here == again && here["known"] == json!([]), "{here} {again}");
+    let directory = format!("/here/shop-{}", "a".repeat(12));
+    assert_eq!(here["directory"], directory.as_str());
+
+    let (status, told) = uploads(&gateway, key, "PUCK").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{told}");
+    let (status, told) = uploads(&gateway, key, "PA").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{told}");
+    let (status, upload) = uploads(&gateway, key, "PACK and more").await;
+    assert_eq!((status, &upload["bytes"]), (StatusCode::OK, &json!(13)));
+
+    let project = here["projectID"].as_str().context("a project")?;
+    let path = format!("/project/{project}/session");
+    let sent = json!({
+        "repository": here["id"], "commit": commit, "branch": "refs/heads/main",
+        "changes": { "upload": upload["id"], "staged": "d".repeat(40), "wip": "e".repeat(40) },
+    });
+    let with = |name: &str, value: Value| {
+        let mut changed = sent.clone();
+        changed[name] = value;
+        json!({ "sent": changed })
+    };
+    for (wrong, status, says) in [
+        (json!({ "sent": sent }), 400, "the commit is not here"),
+        (with("commit", json!("main")), 400, "is no commit"),
+        (with("branch", json!("main")), 400, "is no branch"),
+        (with("commits", json!("upl_gone")), 404, "upload"),
+        (json!({ "sent": sent, "directory": "/workspace" }), 400, "leave `directory` out"),
+    ] {
+        let (answer, told) = call(&gateway, "POST", &path, key, Some(wrong)).await;
+        ensure!(answer == status && told.to_string().contains(says), "{says}: {told}");
+    }
+    let (status, told) =
+        call(&gateway, "POST", &format!("/session?directory={directory}"), key, Some(json!({})))
+            .await;
+    ensure!(status == 400 && told.to_string().contains("run --here"), "{told}");
+
+    let mut right = with("commits", upload["id"].clone());
+    right["id"] = json!("ses_mine");
+    let session = ok(&gateway, "POST", &path, key, Some(right.clone())).await;
+    assert_eq!(session["directory"], directory.as_str());
+    assert_eq!(ok(&gateway, "POST", &path, key, Some(right)).await["id"], session["id"], "a retry");
+    let shown = ok(&gateway, "GET", "/platform/session/ses_mine/repository", key, None).await;
+    ensure!(shown["sent"] == json!(true) && shown["state"] == "waiting", "{shown}");
+    assert_eq!((&shown["commit"], &shown["url"]), (&json!(commit), &json!(directory)));
+    let listed = ok(&gateway, "GET", &format!("/session?directory={directory}"), key, None).await;
+    assert_eq!(listed.as_array().map(Vec::len), Some(1));
+    let vcs = ok(&gateway, "GET", &format!("/vcs?directory={directory}"), key, None).await;
+    assert_eq!(vcs, json!({ "branch": "main" }));
+    assert_eq!(ok(&gateway, "GET", "/vcs", key, None).await, json!({}));
+    let projects = ok(&gateway, "GET", "/project", key, None).await;
+    let ours = projects.as_array().into_iter().flatten().find(|one| one["id"] == project);
+    let ours = ours.context("the project")?;
+    assert_eq!((&ours["name"], &ours["vcs"]), (&json!("shop"), &json!("git")));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_tells_how_far_a_workspace_is() -> Result<()> {
+    let world = World::new().await?;
+    let (gateway, key, store, org) = (world.gateway(), &world.key, &world.store, world.org);
+    let body = json!({ "id": "ses_repo", "directory": "/h.org/r@main" });
+    let made = ok(&gateway, "POST", "/session", key, Some(body)).await;
+    assert_eq!(made["directory"], "/h.org/r");
+    let follows = request("GET", "/platform/session/ses_repo/log?follow=true", key, None);
+    let mut stream = SseReader::new(send(&gateway, follows).await);
+    stream.until(|frame| frame.event == "session.created").await;
+    let row = store.session(org, "ses_repo".parse()?).await?;
+    let at = LocationRef { org, location: row.at.location.clone() };
+    store.raise_fence(at.clone(), FencingToken(1)).await?;
+    let stage = FillNote::Stage("fetching".into(), 5);
+    store.note_fill(at, FencingToken(1), stage).await?;
+    let topic = Topic::Session(org, row.at.session.clone());
+    world.signals.publish(&topic, Hint::Session(SessionHint::Workspace));
+    let frames = stream.until(|frame| frame.event == "workspace").await;
+    let told = &frames.last().context("a frame")?.data;
+    let shown = ok(&gateway, "GET", "/platform/session/ses_repo/repository", key, None).await;
+    assert_eq!(*told, shown);
+    assert_eq!((&shown["stage"], &shown["bytes"]), (&json!("fetching"), &json!(5)));
+    Ok(())
+}
