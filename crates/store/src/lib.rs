@@ -35,6 +35,7 @@ mod inbox;
 mod input_fate;
 mod instructions;
 mod interrupt;
+mod kept_output;
 mod keys;
 mod lane;
 mod look;

@@ -25,6 +25,7 @@ mod rates;
 mod refusals;
 mod sandbox;
 mod sdk;
+mod shells;
 mod stock;
 mod streams;
 mod terminal;
