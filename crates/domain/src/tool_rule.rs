@@ -39,6 +39,7 @@ pub fn rule_names(tool: &str) -> &[&str] {
         "grep" => &["grep"],
         "skill" => &["skill"],
         "todowrite" => &["todowrite"],
+        "todoread" => &["todoread"],
         "webfetch" => &["webfetch"],
         "question" => &["question"],
         _ => &[],

@@ -21,11 +21,14 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::command::{Command, End, Limit, Network, Outcome, Sandbox, SandboxError, TOO_LONG};
+use crate::command::{
+    Command, End, Limit, Network, OUTPUTS, Outcome, Sandbox, SandboxError, TOO_LONG,
+};
 use crate::control::Report;
 use crate::environment::{Environment, Exit};
 use crate::exit::{Exits, Opening, Reach, Refusals};
 use crate::limits::Limits;
+use crate::outputs::Outputs;
 use crate::process::{DEATH, DRAIN, bounds, not_begun};
 use crate::root;
 use crate::spool::Spool;
@@ -101,6 +104,8 @@ struct LiveCell {
     unlimited: Option<String>,
     /// Whom the proxy of its way out refused.
     refusals: Arc<Refusals>,
+    /// The files that its commands may read besides.
+    outputs: Outputs,
     /// Ends the proxy when the cell is let go.
     _exit: DropGuard,
 }
@@ -225,6 +230,8 @@ impl CellSandbox {
                 other => format!("{} cannot be opened: {other}", workspace.display()),
             })
         })?;
+        let outputs = Outputs::make(&self.options.spool_directory)
+            .map_err(|error| SandboxError::NotMade(format!("a folder for outputs: {error}")))?;
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let request = CellRequest {
@@ -238,6 +245,7 @@ impl CellSandbox {
             lock: command.lock.as_ref().map(|lock| lock.path.clone()),
             exit: self.reach(command) != Reach::None,
             certificates: self.certificates(command).to_vec(),
+            outputs: outputs.path().to_path_buf(),
         };
         let theirs = OwnedFd::from(theirs);
         self.ask_launcher(&request, [&theirs, &directory])
@@ -276,6 +284,7 @@ impl CellSandbox {
             keeper,
             unlimited: (!unlimited.is_empty()).then_some(unlimited),
             refusals,
+            outputs,
             _exit: closing.drop_guard(),
         })
     }
@@ -319,6 +328,12 @@ impl CellSandbox {
             let slot = self.slot(command);
             let cell = slot.get_or_try_init(|| self.make(command)).await;
             let cell = cell.inspect_err(|_| self.forget(command, &slot))?;
+            let shown = cell.outputs.show(&command.outputs).await;
+            shown.map_err(|error| {
+                SandboxError::NotStarted(format!(
+                    "the files of {OUTPUTS} that it may read: {error}"
+                ))
+            })?;
             match wire::send(&cell.socket, &request, &[write.as_fd(), theirs.as_fd()]) {
                 Ok(()) => break slot,
                 Err(error) if error.kind() == ErrorKind::BrokenPipe && tries > 0 => {
@@ -350,6 +365,10 @@ struct Started {
 
 #[async_trait]
 impl Sandbox for CellSandbox {
+    fn shows_outputs(&self) -> bool {
+        true
+    }
+
     async fn run(
         &self,
         command: Command,

@@ -28,6 +28,23 @@ pub trait Sandbox: Send + Sync + 'static {
         command: Command,
         cancel: &CancellationToken,
     ) -> Result<Outcome, SandboxError>;
+
+    /// Returns whether commands see [`Command::outputs`]. Where they do not, nothing is put anywhere.
+    fn shows_outputs(&self) -> bool {
+        false
+    }
+}
+
+/// The folder in which commands see [`Command::outputs`], read-only.
+pub const OUTPUTS: &str = "/tool-output";
+
+/// A file in [`OUTPUTS`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputFile {
+    /// Its name: letters, digits, `_`, `-` and `.`, and no dot at the beginning.
+    pub name: String,
+    /// All of it.
+    pub content: bytes::Bytes,
 }
 
 /// One process to run, with its bounds.
@@ -49,6 +66,8 @@ pub struct Command {
     pub lock: Option<LocationLock>,
     /// The cell that it runs in, where the tier has cells.
     pub cell: Cell,
+    /// Files that it may read in [`OUTPUTS`]. Later commands of its cell see them too.
+    pub outputs: Vec<OutputFile>,
 }
 
 /// The things that commands of one session share: `/tmp`, home, network and limits. A command without a workspace of its own has its
@@ -82,6 +101,7 @@ impl Command {
             keep_bytes: 64 * 1024,
             lock: None,
             cell: Cell::default(),
+            outputs: Vec::new(),
         }
     }
 }

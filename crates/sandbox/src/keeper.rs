@@ -147,6 +147,7 @@ fn make(
         id_map: id_map.as_ref().map(AsFd::as_fd),
         memory_bytes: request.memory_bytes,
         certificates: &request.certificates,
+        outputs: &request.outputs,
     })?;
     let rules = rules(&request.shown).map_err(at("cannot make landlock's rules"))?;
     let processes = request.processes;

@@ -33,6 +33,7 @@ pub mod launcher;
 mod limits;
 pub mod lock;
 mod memory;
+mod outputs;
 mod process;
 mod rights;
 mod root;
@@ -50,7 +51,9 @@ mod wire;
 
 pub use cell::{CellOptions, CellSandbox};
 pub use closed::close_to_other_processes;
-pub use command::{Bytes, Cell, Command, End, Limit, Network, Outcome, Sandbox, SandboxError};
+pub use command::{
+    Bytes, Cell, Command, End, Limit, Network, OUTPUTS, Outcome, OutputFile, Sandbox, SandboxError,
+};
 pub use disk::{Disk, DiskLimits, Room};
 pub use environment::Environment;
 pub use exit::{EXIT_PORT, Exits, Opening, Reach, Refusals};

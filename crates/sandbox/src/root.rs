@@ -6,6 +6,7 @@
 //!   usr, bin, lib …  the host's, read-only          etc    made, with a few of the host's files
 //!   tool folders     the host's, read-only          dev    null zero full random urandom tty, own pts
 //!   the workspace    with translated ids            tmp, home, dev/shm    tmpfs, bounded, the cell's own
+//!   tool-output      the worker's, read-only
 //! ```
 
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -21,6 +22,7 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, pivot_root};
 
+use crate::command::OUTPUTS;
 use crate::sys::{self, MountAttributes, NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 
 /// The host's folder over which the new root is mounted: one that is everywhere. The keeper alone sees it there.
@@ -104,9 +106,9 @@ const PROC_HIDDEN: [&str; 10] = [
 const PROC_READ_ONLY: [&str; 5] = ["sys", "irq", "bus", "fs", "acpi"];
 
 /// Workspaces that would hide the system that commands need.
-const NOT_A_WORKSPACE: [&str; 12] = [
+const NOT_A_WORKSPACE: [&str; 13] = [
     "/", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/sys", "/home",
-    "/tmp",
+    "/tmp", OUTPUTS,
 ];
 
 /// Whether a workspace may be shown at this path.
@@ -128,6 +130,8 @@ pub(crate) struct Plan<'p> {
     pub(crate) memory_bytes: u64,
     /// Certificates in PEM for [`CERTIFICATES`]; none if empty.
     pub(crate) certificates: &'p [u8],
+    /// The worker's folder for [`OUTPUTS`].
+    pub(crate) outputs: &'p Path,
 }
 
 fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
@@ -207,6 +211,13 @@ pub(crate) fn build(plan: &Plan<'_>) -> Step<()> {
     for path in &plan.tools {
         tools.extend(bind(path, plan.id_map)?);
     }
+    let outputs = clone_tree(plan.outputs).map_err(at("cannot clone the folder of outputs"))?;
+    let attributes = MountAttributes {
+        set: READ_ONLY | NO_SUID | NO_DEVICES | NO_EXEC,
+        ..MountAttributes::default()
+    };
+    sys::set_mount_attributes(outputs.as_fd(), attributes)
+        .map_err(at("cannot protect the folder of outputs"))?;
     let devices: Vec<_> = DEVICES
         .iter()
         .map(|name| clone_tree(&Path::new("/dev").join(name)).map(|tree| (tree, *name)))
@@ -246,6 +257,10 @@ pub(crate) fn build(plan: &Plan<'_>) -> Step<()> {
     for (tree, host) in &system {
         attach_at(tree, host).map_err(at(&format!("cannot attach {}", host.display())))?;
     }
+    let at_outputs = inside(Path::new(OUTPUTS));
+    make_folder(at_outputs)
+        .and_then(|()| attach(&outputs, at_outputs))
+        .map_err(at("cannot attach the folder of outputs"))?;
     let shown = inside(plan.shown);
     make_folder(shown)
         .and_then(|()| attach(&workspace, shown))

@@ -132,6 +132,10 @@ impl Watch<'_> {
 
 #[async_trait]
 impl Sandbox for WatchedSandbox {
+    fn shows_outputs(&self) -> bool {
+        self.inner.shows_outputs()
+    }
+
     async fn run(
         &self,
         command: Command,

@@ -156,6 +156,8 @@ pub(crate) struct CellRequest {
     pub(crate) exit: bool,
     /// Certificates in PEM for commands to believe; empty: the system's.
     pub(crate) certificates: Vec<u8>,
+    /// The folder that commands see as [`crate::OUTPUTS`], read-only.
+    pub(crate) outputs: PathBuf,
 }
 
 impl Request for CellRequest {
@@ -171,6 +173,7 @@ impl Request for CellRequest {
         to.words(self.lock.iter().map(|path| path.as_os_str()));
         to.number(i64::from(self.exit));
         to.bytes(&self.certificates);
+        to.bytes(self.outputs.as_os_str().as_bytes());
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
@@ -185,6 +188,7 @@ impl Request for CellRequest {
             lock: from.words()?.into_iter().next().map(PathBuf::from),
             exit: from.number()? != 0,
             certificates: from.word()?.into_vec(),
+            outputs: from.path()?,
         })
     }
 }
@@ -298,6 +302,7 @@ mod tests {
             lock: Some("/l".into()),
             exit: true,
             certificates: vec![1, 0, 255],
+            outputs: "/spool/outputs".into(),
         };
         send(&ours, &cell, &[ours.as_fd()]).unwrap();
         let (seen, fds) = receive::<CellRequest>(&theirs).unwrap().unwrap();

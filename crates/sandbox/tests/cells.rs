@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{
-    Cell, Command, End, FoundTier, Limit, Limits, LocationLock, Network, SandboxError, Tier, lock,
+    Cell, Command, End, FoundTier, Limit, Limits, LocationLock, Network, OutputFile, SandboxError,
+    Tier, lock,
 };
 use tokio_util::sync::CancellationToken;
 use world::{
@@ -54,6 +55,29 @@ async fn files_of_a_command_are_its_workers_and_its_view_is_its_own() {
         let outside = Command { directory: "/usr".into(), ..script("true", &place, "a") };
         let refused = found.sandbox.run(outside, &CancellationToken::new()).await;
         assert!(matches!(refused, Err(SandboxError::NotStarted(_))));
+    }
+}
+
+#[tokio::test]
+async fn a_command_reads_outputs_and_changes_none() {
+    for found in cells().await {
+        let (_folder, place) = folder();
+        let output = |name: &str, content: &'static str| OutputFile {
+            name: name.into(),
+            content: content.into(),
+        };
+        let with =
+            |line: &str, name: &str, outputs| Command { outputs, ..script(line, &place, name) };
+        let first = with("cat /tool-output/tool_1", "a", vec![output("tool_1", "all of it\n")]);
+        assert_eq!(run(&found.sandbox, first).await.output.head, "all of it\n", "{}", found.tier);
+        // A cell that is there already gets more, and keeps what it has.
+        let look = "cd /tool-output; cat *; for t in 'rm -f tool_1' 'echo x >tool_1' 'touch y' 'mv tool_1 z' 'chmod 777 .'; do \
+                    sh -c \"$t\" 2>/dev/null && echo \"it could $t\"; done; ls -A";
+        let second = run(&found.sandbox, with(look, "a", vec![output("tool_2", "two\n")])).await;
+        assert_eq!(second.output.head, "all of it\ntwo\ntool_1\ntool_2\n", "{}", found.tier);
+        let other = run(&found.sandbox, with("ls -A /tool-output", "b", Vec::new())).await;
+        assert_eq!((other.end, other.output.head.as_str()), (End::Exited(0), ""));
+        assert!(found.sandbox.shows_outputs());
     }
 }
 

@@ -80,10 +80,28 @@ impl Rules<'_> {
     }
 
     fn is_saved(&self, need: &Need) -> bool {
+        self.saves(&need.action, &need.save)
+    }
+
+    /// Returns whether each pattern was saved for the action.
+    fn saves(&self, action: &str, patterns: &[String]) -> bool {
         let is_there = |pattern: &String| {
-            self.saved.iter().any(|saved| saved.action == need.action && saved.pattern == *pattern)
+            self.saved.iter().any(|saved| saved.action == action && saved.pattern == *pattern)
         };
-        !need.save.is_empty() && need.save.iter().all(is_there)
+        !patterns.is_empty() && patterns.iter().all(is_there)
+    }
+
+    /// Returns whether saved permissions may cover an open ask, so that they are worth another look.
+    #[must_use]
+    pub fn may_be_covered(history: &History) -> bool {
+        open_needs(history).any(|(_, _, save)| !save.is_empty())
+    }
+
+    /// Returns the open asks that saved permissions cover.
+    #[must_use]
+    pub fn covered(&self, history: &History) -> Vec<AskId> {
+        let covered = open_needs(history).filter(|(_, action, save)| self.saves(action, save));
+        covered.map(|(ask, ..)| ask.clone()).collect()
     }
 
     /// Drafts the ask of a call that is drafted as *asked*.
@@ -143,6 +161,15 @@ impl Rules<'_> {
 fn standings(history: &History) -> impl Iterator<Item = (&CallState, Standing<'_>)> {
     let calls = history.open_turn().into_iter().flat_map(|open| &open.calls);
     calls.filter_map(|(_, call)| call.standing().map(|standing| (call, standing)))
+}
+
+/// Returns the permissions that the open turn waits for: the ask, its action, and the patterns that it offers to save.
+fn open_needs(history: &History) -> impl Iterator<Item = (&AskId, &str, &[String])> {
+    let asks = standings(history).flat_map(|(call, _)| &call.asks);
+    asks.filter(|ask| ask.answer.is_none()).filter_map(|ask| match &ask.about {
+        Ask::Permission { action, save, .. } => Some((&ask.ask, action.as_str(), save.as_slice())),
+        Ask::Question { .. } => None,
+    })
 }
 
 fn has_leave(standing: Standing<'_>) -> bool {

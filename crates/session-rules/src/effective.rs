@@ -1,5 +1,8 @@
 //! Takes a Location's settings over into those of decisions.
 
+use std::time::Duration;
+
+use llm_protocol::retry::Schedule;
 use settings::{AgentDefinition, Bounds, Effective};
 
 use crate::agents::{Agent, Agents};
@@ -32,8 +35,17 @@ impl RuleSettings {
     /// Returns these settings, which are the service's, as the settings of a Location change them.
     #[must_use]
     pub fn under(&self, settings: &Effective) -> Self {
-        let Bounds { steps, steps_at_most, auto_compaction, buffer, keep, titles } =
-            settings.bounds;
+        let Bounds {
+            steps,
+            steps_at_most,
+            auto_compaction,
+            buffer,
+            keep,
+            answer,
+            titles,
+            ask_hours,
+            retries,
+        } = settings.bounds;
         let number = |steps: u32| i32::try_from(steps).unwrap_or(i32::MAX);
         let max_steps = steps.map_or(self.max_steps, number);
         let own = self.compaction;
@@ -45,12 +57,23 @@ impl RuleSettings {
                 auto: auto_compaction.unwrap_or(own.auto),
                 buffer: buffer.unwrap_or(own.buffer),
                 keep: keep.unwrap_or(own.keep),
+                output_cap: answer.unwrap_or(own.output_cap),
                 ..own
             },
             titles: titles.unwrap_or(self.titles),
+            retry: Schedule {
+                max_retries: retries.unwrap_or(self.retry.max_retries),
+                ..self.retry
+            },
+            // Where nobody can be asked, no time changes that.
+            asks: self.asks.map(|own| ask_hours.map_or(own, of_hours)),
             ..self.clone()
         }
     }
+}
+
+fn of_hours(hours: u32) -> Duration {
+    Duration::from_hours(u64::from(hours))
 }
 
 #[cfg(test)]
@@ -76,11 +99,14 @@ mod tests {
 
     #[test]
     fn every_bound_is_reached_and_a_project_lowers_steps_only() {
-        let text = r#"{"steps": 7, "titles": false, "compaction": {"auto": false, "buffer": 1, "keep": 2}}"#;
+        let text = r#"{"steps": 7, "titles": false, "compaction": {"auto": false, "buffer": 1, "keep": 2, "answer": 3},
+            "asks": {"hours": 2}, "retries": 1}"#;
         let settings = under(text, r#"{"steps": 9}"#);
         assert_eq!((settings.max_steps, settings.titles), (7, false));
-        let CompactionSettings { auto, buffer, keep, .. } = settings.compaction;
-        assert_eq!((auto, buffer, keep), (false, 1, 2));
+        let CompactionSettings { auto, buffer, keep, output_cap, .. } = settings.compaction;
+        assert_eq!((auto, buffer, keep, output_cap), (false, 1, 2, 3));
+        assert_eq!(settings.asks, Some(Duration::from_secs(7_200)));
+        assert_eq!(settings.retry.max_retries, 1);
         assert_eq!(under("", r#"{"steps": 9}"#).max_steps, 9);
         assert_eq!(under("", r#"{"steps": 9000}"#).max_steps, RuleSettings::default().max_steps);
     }

@@ -292,6 +292,9 @@ fn is_like(pattern: &str, text: &str) -> bool {
 }
 
 #[cfg(test)]
+mod newcomer;
+
+#[cfg(test)]
 mod tests {
     use settings::{OrganisationSettings, ProjectSettings, SettingsFile, effective};
 

@@ -1,9 +1,11 @@
 //! Carries out answers: calls that somebody has given leave for start, and a turn that waits for answers alone ends its
 //! drain.
 
-use domain::{ToolClass, ToolState};
+use domain::{Answer, ToolClass, ToolState};
 use history::{CallState, Standing};
-use session_rules::Answered;
+use session_rules::{Answered, Rules};
+use store::{Answering, StoreError};
+use tracing::warn;
 
 use crate::drain::{Drain, Stop};
 use crate::files::unless_ends;
@@ -54,6 +56,41 @@ impl<'r> Drain<'r> {
             }
             return Ok(answered);
         }
+    }
+
+    /// Answers asks of this session that somebody has allowed for good in the moment in which they were committed. Whoever
+    /// saved that may have looked for asks before these were there, and so each looks after its own commit. Returns whether
+    /// the session goes on. If it dies here, somebody is asked once more than needed.
+    pub(crate) async fn cover_own_asks(&mut self) -> bool {
+        if !Rules::may_be_covered(self.log.history()) {
+            return false;
+        }
+        match Box::pin(self.answer_covered()).await {
+            Ok(goes_on) => goes_on,
+            Err(error) => {
+                let session = &self.stage.session.session;
+                warn!(session.id = %session, %error, "saved permissions cannot be read; a person is asked");
+                false
+            }
+        }
+    }
+
+    async fn answer_covered(&mut self) -> Result<bool, StoreError> {
+        let (runtime, session) = (self.stage.runtime, self.stage.session);
+        let store = &runtime.store;
+        self.stage.saved = store.saved_permissions(session.org, &session.session).await?;
+        let mut goes_on = false;
+        for ask in self.stage.rules().covered(self.log.history()) {
+            let now = runtime.clock.now_ms();
+            let done = store.answer_ask(session.org, ask, Answer::Granted, None, now).await;
+            goes_on |= match done {
+                Ok(Answering::Answered { .. }) => true,
+                // Somebody was faster, or the session is gone.
+                Ok(Answering::Conflict | Answering::Gone) | Err(StoreError::NotFound) => false,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(goes_on)
     }
 
     /// Starts calls that somebody has given leave for, while others of the turn run.

@@ -24,6 +24,7 @@ mod location_settings;
 mod log;
 mod models;
 mod observe;
+mod outputs;
 mod patience;
 mod providers;
 mod rate;

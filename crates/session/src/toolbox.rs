@@ -11,9 +11,10 @@ use sandbox::Cell;
 use session_rules::{ReadNeeds, ToolFacts, settled_as};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
-use tools::{Limits, OrgOutputs, Probe, SkillScope, ToolCall, ToolContext, settle};
+use tools::{Limits, Probe, SkillScope, ToolCall, ToolContext, settle};
 use tracing::{Instrument, info_span, warn};
 
+use crate::outputs::SessionOutputs;
 use crate::runtime::Runtime;
 use crate::workspace::Workspace;
 
@@ -132,14 +133,13 @@ impl<'r> Toolbox<'r> {
     fn context(&self, skills: &Permitted, cancel: CancellationToken) -> Option<ToolContext> {
         let (permitted, in_project) = (skills.clone(), self.workspace.is_in_project());
         let skills = SkillScope { permitted, in_project };
+        let outputs = Arc::new(SessionOutputs::new(self.runtime, self.session));
         Some(ToolContext {
             root: self.workspace.root()?.to_owned(),
             shown_root: self.workspace.shown().to_owned(),
             cancel,
-            outputs: Arc::new(OrgOutputs {
-                blobs: self.runtime.blobs.clone(),
-                org: self.session.org.to_string(),
-            }),
+            outputs: outputs.clone(),
+            tasks: Some(outputs),
             lock: self.workspace.lock().cloned(),
             cell: self.cell(),
             limits: self.runtime.settings.output,

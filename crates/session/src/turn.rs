@@ -242,7 +242,7 @@ impl<'r> Drain<'r> {
     }
 
     pub(crate) fn next_delay(&mut self, error: &LlmError) -> Option<Duration> {
-        let retry = self.stage.runtime.settings.rules.retry;
+        let retry = self.stage.rules().settings.retry;
         if error.may_be_charged() {
             self.paid_failures += 1;
             if !retry.allows_paid(self.paid_failures) {

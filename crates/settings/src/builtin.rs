@@ -43,7 +43,8 @@ $ARGUMENTS";
 /// The tools of an agent that only looks.
 const LOOKING: [&str; 5] = ["glob", "grep", "read", "skill", "webfetch"];
 /// The tools of an agent that looks, and plans with a person.
-const PLANNING: [&str; 7] = ["glob", "grep", "question", "read", "skill", "todowrite", "webfetch"];
+const PLANNING: [&str; 8] =
+    ["glob", "grep", "question", "read", "skill", "todoread", "todowrite", "webfetch"];
 
 /// Texts of the agents that the service works with itself: it has its own, so these say only that they are there.
 const OF_THE_SERVICE: [(&str, &str); 3] = [

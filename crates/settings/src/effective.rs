@@ -47,8 +47,14 @@ pub struct Bounds {
     pub buffer: Option<u64>,
     /// The most tokens of the recent conversation that stay after a summary.
     pub keep: Option<u64>,
+    /// Tokens of the model's longest answer that count.
+    pub answer: Option<u64>,
     /// Whether models give titles to sessions. A project can only switch them off.
     pub titles: Option<bool>,
+    /// Hours after which an ask that nobody answers expires, as the organisation says.
+    pub ask_hours: Option<u32>,
+    /// Retries of a request that failed, as the organisation says.
+    pub retries: Option<u32>,
 }
 
 /// Returns the settings that count at a Location: the built-in ones, changed by the organisation, then by the project as
@@ -138,7 +144,10 @@ fn bounds(organisation: &Sheet, project: &Sheet) -> Bounds {
         auto_compaction: of_project.auto.or(of_org.auto),
         buffer: of_project.buffer.or(of_org.buffer),
         keep: of_project.keep.or(of_org.keep),
+        answer: of_project.answer.or(of_org.answer),
         titles: of_project.titles.filter(|on| !on).or(of_org.titles),
+        ask_hours: of_org.ask_hours,
+        retries: of_org.retries,
     }
 }
 
@@ -258,8 +267,8 @@ mod tests {
     #[test]
     fn bounds_of_a_project_are_only_lower() {
         let settings = of(
-            r#"{"steps": 30, "titles": false, "compaction": {"buffer": 1, "keep": {"tokens": 2}}}"#,
-            r#"{"steps": 90, "titles": true, "compaction": {"auto": false, "reserved": 3}}"#,
+            r#"{"steps": 30, "titles": false, "compaction": {"buffer": 1, "keep": {"tokens": 2}, "answer": 4}, "asks": {"hours": 5}, "retries": 0}"#,
+            r#"{"steps": 90, "titles": true, "compaction": {"auto": false, "reserved": 3}, "asks": {"hours": 500}, "retries": 9}"#,
         );
         let expected = Bounds {
             steps: Some(30),
@@ -267,9 +276,14 @@ mod tests {
             auto_compaction: Some(false),
             buffer: Some(3),
             keep: Some(2),
+            answer: Some(4),
             titles: Some(false),
+            ask_hours: Some(5),
+            retries: Some(0),
         };
         assert_eq!(settings.bounds, expected);
+        let notes: Vec<_> = settings.diagnostics.iter().map(|said| said.message.as_str()).collect();
+        assert_eq!(notes.len(), 2, "{notes:?}");
         assert_eq!(of("", r#"{"titles": false}"#).bounds.titles, Some(false));
     }
 

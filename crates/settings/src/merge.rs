@@ -12,7 +12,20 @@ use crate::rules::{Rule, action_of};
 use crate::sheet::Sheet;
 
 /// The tools that an agent can be given, by their own names.
-const TOOLS: [&str; 7] = ["edit", "glob", "grep", "read", "shell", "skill", "write"];
+const TOOLS: [&str; 12] = [
+    "apply_patch",
+    "edit",
+    "glob",
+    "grep",
+    "question",
+    "read",
+    "shell",
+    "skill",
+    "todoread",
+    "todowrite",
+    "webfetch",
+    "write",
+];
 /// The most agents, and the most commands, of a Location.
 pub(crate) const MAX_NAMED: usize = 500;
 

@@ -10,7 +10,7 @@ use crate::permissions::Layer;
 use crate::rules;
 use crate::sheet::{Sheet, SheetBounds};
 use crate::tree::{Entry, Node, Tree};
-use crate::value::{bounded, flag, line, model, of_map, steps, text, tokens};
+use crate::value::{bounded, flag, hours, line, model, of_map, retries, steps, text, tokens};
 
 /// The most agents, and the most commands, of one text.
 const MAX_NAMED: usize = 200;
@@ -113,6 +113,11 @@ fn of_config(entry: &Entry, layer: Layer, sheet: &mut Sheet, remarks: &mut Remar
         "steps" => sheet.bounds.steps = steps(value, remarks),
         "titles" => sheet.bounds.titles = flag(value, key, remarks),
         "compaction" => compaction(value, &mut sheet.bounds, remarks),
+        "asks" | "retries" if layer == Layer::Project => {
+            remarks.note(value.line, format!("`{key}` counts only in the organisation's settings"));
+        }
+        "asks" => asks(value, &mut sheet.bounds, remarks),
+        "retries" => sheet.bounds.retries = retries(value, remarks),
         "projects_may_allow" if layer == Layer::Organisation => {
             sheet.projects_may_allow = actions(value, remarks);
         }
@@ -285,6 +290,7 @@ fn compaction(node: &Node, bounds: &mut SheetBounds, remarks: &mut Remarks<'_>) 
         match key.as_str() {
             "auto" => bounds.auto = flag(value, key, remarks),
             "buffer" | "reserved" => bounds.buffer = tokens(value, key, remarks),
+            "answer" => bounds.answer = tokens(value, key, remarks),
             "keep" | "preserve_recent_tokens" => {
                 bounds.keep = match &value.value {
                     Tree::Map(entries) => {
@@ -305,6 +311,16 @@ fn compaction(node: &Node, bounds: &mut SheetBounds, remarks: &mut Remarks<'_>) 
                 value.line,
                 format!("there is no setting `{}` of `compaction`", shown(unknown)),
             ),
+        }
+    }
+}
+
+fn asks(node: &Node, bounds: &mut SheetBounds, remarks: &mut Remarks<'_>) {
+    for Entry { key, value } in of_map(node, remarks).unwrap_or_default() {
+        match key.as_str() {
+            "hours" => bounds.ask_hours = hours(value, remarks),
+            unknown => remarks
+                .error(value.line, format!("there is no setting `{}` of `asks`", shown(unknown))),
         }
     }
 }

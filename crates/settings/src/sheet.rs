@@ -27,7 +27,12 @@ pub(crate) struct SheetBounds {
     pub(crate) auto: Option<bool>,
     pub(crate) buffer: Option<u64>,
     pub(crate) keep: Option<u64>,
+    pub(crate) answer: Option<u64>,
     pub(crate) titles: Option<bool>,
+    /// How long an answer is waited for. Only the organisation's counts.
+    pub(crate) ask_hours: Option<u32>,
+    /// Only the organisation's counts.
+    pub(crate) retries: Option<u32>,
 }
 
 impl Sheet {
@@ -52,7 +57,10 @@ impl Sheet {
             auto: bounds.auto.or(self.bounds.auto),
             buffer: bounds.buffer.or(self.bounds.buffer),
             keep: bounds.keep.or(self.bounds.keep),
+            answer: bounds.answer.or(self.bounds.answer),
             titles: bounds.titles.or(self.bounds.titles),
+            ask_hours: bounds.ask_hours.or(self.bounds.ask_hours),
+            retries: bounds.retries.or(self.bounds.retries),
         };
         self.projects_may_allow.append(&mut projects_may_allow);
     }

@@ -9,6 +9,10 @@ use crate::tree::{Entry, Node, Tree};
 const MAX_LINE: usize = 1024;
 /// The most turns that a bound may say.
 const MAX_STEPS: u64 = 10_000;
+/// The longest wait for an answer: 90 days.
+const MAX_HOURS: u64 = 90 * 24;
+/// The most retries of a request.
+const MAX_RETRIES: u64 = 20;
 /// The most tokens that a bound may say.
 const MAX_TOKENS: u64 = 10_000_000;
 
@@ -63,6 +67,16 @@ pub(crate) fn tokens(node: &Node, key: &str, remarks: &mut Remarks<'_>) -> Optio
 
 pub(crate) fn steps(node: &Node, remarks: &mut Remarks<'_>) -> Option<u32> {
     number(node, "`steps`", 1, MAX_STEPS, remarks).and_then(|steps| u32::try_from(steps).ok())
+}
+
+pub(crate) fn hours(node: &Node, remarks: &mut Remarks<'_>) -> Option<u32> {
+    let hours = number(node, "`hours` of `asks`", 1, MAX_HOURS, remarks);
+    hours.and_then(|hours| u32::try_from(hours).ok())
+}
+
+pub(crate) fn retries(node: &Node, remarks: &mut Remarks<'_>) -> Option<u32> {
+    let retries = number(node, "`retries`", 0, MAX_RETRIES, remarks);
+    retries.and_then(|retries| u32::try_from(retries).ok())
 }
 
 pub(crate) fn number(

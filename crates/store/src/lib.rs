@@ -36,6 +36,7 @@ mod inbox;
 mod input_fate;
 mod instructions;
 mod interrupt;
+mod kept_output;
 mod keys;
 mod lane;
 mod login;

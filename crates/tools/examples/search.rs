@@ -33,6 +33,7 @@ async fn main() {
         shown_root: "/workspace".into(),
         cancel: CancellationToken::new(),
         outputs: Arc::new(OrgOutputs { blobs, org: "org".into() }),
+        tasks: None,
         lock: None,
         cell: Cell::default(),
         limits: Limits::default(),

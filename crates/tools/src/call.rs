@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bound::Limits;
 use crate::outputs::ManagedOutputs;
 use crate::skill::SkillScope;
+use crate::todo::TaskList;
 
 /// A tool's definition for providers. Identical on every worker, because it is part of the prompt's cached
 /// prefix.
@@ -47,6 +48,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// The Managed Tool Output Files that this session may read.
     pub outputs: Arc<dyn ManagedOutputs>,
+    /// The session's list of tasks, if it can have one.
+    pub tasks: Option<Arc<dyn TaskList>>,
     /// The Location's lock on a shared disk.
     pub lock: Option<LocationLock>,
     /// The cell in which its commands run.

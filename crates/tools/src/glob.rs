@@ -13,8 +13,9 @@ use serde_json::json;
 use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
 use crate::files::{LocationFiles, blocking};
+use crate::outputs::{self, MANAGED_PREFIX};
 use crate::registry::Tool;
-use crate::walk::walk;
+use crate::walk::{Walked, walk};
 
 /// The most paths in one result.
 const MAX_PATHS: usize = 200;
@@ -35,7 +36,7 @@ impl Tool for Glob {
             name: "glob",
             description: "Finds files whose path matches a pattern such as **/*.rs or src/*.ts, in the order of their \
                           paths. A pattern without a slash matches file names in every directory. What .gitignore \
-                          names is left out. At most 200 paths.",
+                          names is left out. At most 200 paths. With the path /tool-output, complete outputs of earlier calls.",
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -53,6 +54,13 @@ impl Tool for Glob {
 
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
         let arguments: Arguments = arguments::parse(call)?;
+        if arguments.path.as_deref().is_some_and(outputs::is_directory) {
+            let files = outputs::names(context).await?;
+            let pattern = Pattern::below(&arguments.pattern)?;
+            let found = files.iter().filter(|name| pattern.matches(Path::new(name)));
+            let found = found.map(|name| format!("{MANAGED_PREFIX}{name}")).collect();
+            return Ok(outcome(found, &arguments.pattern, &Walked::default()));
+        }
         let context = context.clone();
         blocking(move || find(&arguments, &context)).await
     }
@@ -75,12 +83,15 @@ fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Sto
         let enough = found.len() > MAX_PATHS;
         Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
+    Ok(outcome(found, &arguments.pattern, &walked))
+}
+
+fn outcome(mut found: Vec<String>, pattern: &str, walked: &Walked) -> ToolOutcome {
     let more = found.len() > MAX_PATHS;
     found.truncate(MAX_PATHS);
     let structured = json!({"count": found.len(), "more": more || walked.gave_up});
     let text = found.iter().fold(String::new(), |text, path| text + path + "\n");
-    let mut outcome =
-        ToolOutcome::completed(title("Find", &arguments.pattern), text, Some(structured));
+    let mut outcome = ToolOutcome::completed(title("Find", pattern), text, Some(structured));
     outcome.footer = match (more || walked.gave_up, found.len()) {
         (true, count) => format!("(only the first {count}: use a narrower pattern or path)"),
         (false, 0) => "(no file matches)".to_owned(),
@@ -90,7 +101,7 @@ fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Sto
     if walked.unreadable > 0 {
         outcome.footer += &format!(" ({} entries could not be read)", walked.unreadable);
     }
-    Ok(outcome)
+    outcome
 }
 
 /// A pattern for paths below a directory.
@@ -101,15 +112,18 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     pub(crate) fn new(given: &str, files: &LocationFiles) -> Result<Self, Stopped> {
-        let below = if given.starts_with('/') {
-            files.relative(given)?.display().to_string()
-        } else {
-            given.trim_start_matches("./").to_owned()
-        };
-        let glob = GlobBuilder::new(&below).literal_separator(true).build().map_err(|error| {
+        if given.starts_with('/') {
+            return Self::below(&files.relative(given)?.display().to_string());
+        }
+        Self::below(given.trim_start_matches("./"))
+    }
+
+    /// Makes one that is relative to where it is looked for.
+    fn below(given: &str) -> Result<Self, Stopped> {
+        let glob = GlobBuilder::new(given).literal_separator(true).build().map_err(|error| {
             Stopped::because(format!("{given} is not a valid pattern: {error}"))
         })?;
-        Ok(Self { matcher: glob.compile_matcher(), names_only: !below.contains('/') })
+        Ok(Self { matcher: glob.compile_matcher(), names_only: !given.contains('/') })
     }
 
     pub(crate) fn matches(&self, path: &Path) -> bool {

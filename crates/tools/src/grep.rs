@@ -10,6 +10,7 @@ use domain::ToolClass;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, sinks};
 use rustix::fs::FileType;
+use sandbox::OutputFile;
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -18,8 +19,7 @@ use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
 use crate::files::{LocationFiles, Refused, blocking};
 use crate::glob::Pattern;
-use crate::outputs::MANAGED_PREFIX;
-use crate::read::managed;
+use crate::outputs::{self, MANAGED_PREFIX};
 use crate::registry::Tool;
 use crate::suggest::did_you_mean;
 use crate::walk::walk;
@@ -56,7 +56,7 @@ impl Tool for Grep {
             name: "grep",
             description: "Searches file contents for a regular expression (Rust syntax; (?i) ignores case) and returns \
                           path:line:text for each matching line, in the order of paths. What .gitignore names and \
-                          binary files are left out. At most 200 lines.",
+                          binary files are left out. At most 200 lines. Complete tool output under /tool-output can be searched too.",
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -78,11 +78,22 @@ impl Tool for Grep {
         let context = context.clone();
         let given = arguments.path.clone().filter(|path| !path.is_empty());
         let given = given.unwrap_or_else(|| ".".to_owned());
-        if given.starts_with(MANAGED_PREFIX) {
-            let bytes = managed(&context, &given).await?;
+        if outputs::is_managed(&given) {
+            let files = if outputs::is_directory(&given) {
+                let names = outputs::names(&context).await?;
+                outputs::files(&context, names).await?
+            } else {
+                let name = given.trim_start_matches(MANAGED_PREFIX).to_owned();
+                let content = outputs::managed(&context, &given).await?;
+                vec![OutputFile { name, content }]
+            };
             return blocking(move || {
                 let mut search = Search::new(&arguments.pattern, &context.cancel)?;
-                search.slice(&given, &bytes);
+                for OutputFile { name, content } in &files {
+                    if !search.is_full() {
+                        search.slice(&format!("{MANAGED_PREFIX}{name}"), content);
+                    }
+                }
                 Ok(search.into_outcome(&arguments.pattern))
             })
             .await;

@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 
 use crate::apply_patch;
 use crate::arguments;
-use crate::outputs::MANAGED_PREFIX;
+use crate::outputs::is_managed;
 
 /// The stack of the thread that parses, in bytes. The parser's recursion is bounded, and larger than other threads' stacks.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
@@ -62,12 +62,15 @@ pub fn needs(tool: &str, arguments: &str, directory: &str) -> Vec<Need> {
             if let Some(OfSearch { pattern, path }) = read(tool, arguments) {
                 let action = if tool == "glob" { "glob" } else { "grep" };
                 needs.thing(action, vec![pattern], Some("*".to_owned()));
-                if let Some(path) = path.filter(|path| !path.starts_with(MANAGED_PREFIX)) {
+                if let Some(path) = path {
                     needs.outside(&path, directory, true);
                 }
             }
         }
-        "todowrite" => needs.thing("todowrite", vec!["*".to_owned()], Some("*".to_owned())),
+        "todowrite" | "todoread" => {
+            let action = if tool == "todowrite" { "todowrite" } else { "todoread" };
+            needs.thing(action, vec!["*".to_owned()], Some("*".to_owned()));
+        }
         "webfetch" => {
             if let Some(OfPage { url }) = read(tool, arguments) {
                 let url = url.trim().to_owned();
@@ -197,12 +200,13 @@ impl Gathered {
         let names = paths::forms(path, directory);
         let short = names.get(1).cloned().unwrap_or_else(|| path.to_owned());
         self.thing(action, names, paths::saved(action, &short));
-        if !path.starts_with(MANAGED_PREFIX) {
-            self.outside(path, directory, false);
-        }
+        self.outside(path, directory, false);
     }
 
     fn outside(&mut self, path: &str, directory: &str, is_directory: bool) {
+        if is_managed(&paths::full(path, directory)) {
+            return;
+        }
         if let Some(place) = paths::outside(path, directory, is_directory) {
             self.thing("external_directory", vec![place.clone()], Some(place));
         }

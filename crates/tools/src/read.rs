@@ -12,7 +12,7 @@ use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
 use crate::files::{LocationFiles, Refused, blocking};
 use crate::lines::{Page, Shown};
-use crate::outputs::MANAGED_PREFIX;
+use crate::outputs::{self, managed};
 use crate::registry::Tool;
 use crate::suggest::did_you_mean;
 
@@ -42,7 +42,7 @@ impl Tool for Read {
             description: "Reads a text file and returns its lines, each with its number. Without offset and limit, the \
                           first 2000 lines; a longer file is read in several calls. Lines of more than 2000 characters \
                           are cut. A directory gives the names in it. Complete tool output under /tool-output/ can be \
-                          read too.",
+                          read too; reading /tool-output lists it.",
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -68,7 +68,11 @@ impl Tool for Read {
             max_bytes: limits.max_bytes() - NOTE_BYTES,
         };
         let context = context.clone();
-        if path.starts_with(MANAGED_PREFIX) {
+        if outputs::is_directory(&path) {
+            let listed = outputs::names(&context).await?;
+            return list(&listed, page, &path, &context);
+        }
+        if outputs::is_managed(&path) {
             let bytes = managed(&context, &path).await?;
             return blocking(move || lines(Cursor::new(bytes), page, &path, &context)).await;
         }
@@ -88,18 +92,6 @@ impl Tool for Read {
             lines(file, page, &path, &context)
         })
         .await
-    }
-}
-
-/// Returns the bytes of a Managed Tool Output File.
-pub(crate) async fn managed(context: &ToolContext, path: &str) -> Result<bytes::Bytes, Stopped> {
-    let name = path.strip_prefix(MANAGED_PREFIX).unwrap_or(path);
-    match context.outputs.read(name).await {
-        Ok(Some(bytes)) => Ok(bytes),
-        Ok(None) => Err(Stopped::because(format!("{path} does not exist, or has expired"))),
-        Err(error) => {
-            Err(Stopped::because(format!("{path} cannot be read now ({error}); try again later")))
-        }
     }
 }
 
@@ -155,11 +147,23 @@ fn names(
             )));
         }
         let slash = if entry.file_type() == FileType::Directory { "/" } else { "" };
-        names.push(format!("{}{slash}\n", name.replace('\n', "\u{FFFD}")));
+        names.push(format!("{}{slash}", name.replace('\n', "\u{FFFD}")));
     }
     names.sort();
+    list(&names, page, path, context)
+}
+
+/// Shows names, one on each line.
+fn list(
+    names: &[String],
+    page: Page,
+    path: &str,
+    context: &ToolContext,
+) -> Result<ToolOutcome, Stopped> {
+    let failed = |error: io::Error| Stopped::because(format!("cannot list {path}: {error}"));
     let stop = || context.cancel.is_cancelled();
-    let shown = page.of(names.concat().as_bytes(), stop).map_err(failed)?;
+    let lines = names.iter().fold(String::new(), |lines, name| lines + name + "\n");
+    let shown = page.of(lines.as_bytes(), stop).map_err(failed)?;
     let plain = shown.text.lines().map(|line| line.split_once(": ").map_or(line, |(_, name)| name));
     let text = plain.fold(String::new(), |text, name| text + name + "\n");
     Ok(outcome(Shown { text, ..shown }, page, path, "entries"))

@@ -35,12 +35,14 @@ impl Registry {
         Self::of(standard(sandbox, &Arc::default()))
     }
 
-    /// Makes those of [`Registry::standard`], and `apply_patch`, `question`, `todowrite` and `webfetch`. Pages are fetched through `egress`.
+    /// Makes those of [`Registry::standard`], and `apply_patch`, `question`, `todoread`, `todowrite` and `webfetch`.
+    /// Pages are fetched through `egress`.
     pub fn with_web(sandbox: Arc<dyn Sandbox>, egress: &Egress) -> Self {
         let locks = Arc::default();
         let mut tools = standard(sandbox, &locks);
         tools.push(Box::new(crate::apply_patch::ApplyPatch { locks }));
         tools.push(Box::new(crate::question::AskUser));
+        tools.push(Box::new(crate::todo::TodoRead));
         tools.push(Box::new(crate::todo::TodoWrite));
         tools.push(Box::new(crate::webfetch::WebFetch { transport: egress.for_organisations() }));
         Self::of(tools)

@@ -5,19 +5,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{ToolClass, ToolOutcomeKind};
-use sandbox::{Command, End, Network, Output, Sandbox};
+use sandbox::{Command, End, Network, OUTPUTS, Output, Sandbox};
 use serde::Deserialize;
 use serde_json::json;
 use snapshots::Touched;
 
 use crate::arguments;
 use crate::call::{Stopped, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::outputs;
 use crate::registry::Tool;
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 const MAX_TIMEOUT_MS: u64 = 600_000;
 /// The most refusals that one result names: a footer is short.
 const REFUSALS: usize = 2;
+/// The hint for a command that looked for complete outputs where commands see none.
+const NO_OUTPUTS: &str =
+    "\n(commands do not see /tool-output in the sandbox of this machine: use read or grep)";
 
 pub(crate) struct Shell {
     pub(crate) sandbox: Arc<dyn Sandbox>,
@@ -38,7 +42,8 @@ impl Tool for Shell {
             description: "Runs a command with bash in the working directory and returns its output (stdout and stderr) and \
                           exit code. There is no terminal and no input. When the command ends, processes that it left in \
                           the background are ended too. After timeout_ms (120000 unless given, at most 600000) it is \
-                          killed. To find, read and change files, prefer glob, grep, read, edit and write.",
+                          killed. Complete outputs of earlier calls are in /tool-output, read-only. To find, read and change \
+                          files, prefer glob, grep, read, edit and write.",
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -59,12 +64,18 @@ impl Tool for Shell {
         if command.trim().is_empty() || command.contains('\0') {
             return Err(Stopped::because("the command is empty or holds a NUL"));
         }
+        let outputs = if self.sandbox.shows_outputs() {
+            outputs::named_by(&command, context).await?
+        } else {
+            Vec::new()
+        };
         let timeout_ms = timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).clamp(1, MAX_TIMEOUT_MS);
         let timeout = Duration::from_millis(timeout_ms);
         let script = Command {
             keep_bytes: context.limits.max_bytes(),
             lock: context.lock.clone(),
             cell: context.cell.clone(),
+            outputs,
             ..Command::shell(&command, context.root.clone(), timeout)
         };
         let outcome = self.sandbox.run(script, &context.cancel).await;
@@ -100,6 +111,9 @@ impl Tool for Shell {
         }
         if by_itself && !succeeded && outcome.refused.is_empty() {
             footer += hint(outcome.network, &outcome.output);
+        }
+        if by_itself && !succeeded && command.contains(OUTPUTS) && !self.sandbox.shows_outputs() {
+            footer += NO_OUTPUTS;
         }
         let (exit_code, signal) = match outcome.end {
             End::Exited(code) => (Some(code), None),

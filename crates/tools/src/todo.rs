@@ -1,4 +1,4 @@
-//! `todowrite`: replaces the session's list of tasks. The validated result is the list.
+//! `todowrite` replaces the session's list of tasks, and its validated result is the list. `todoread` shows it.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::outputs::Unlisted;
 use crate::registry::Tool;
 
 /// The most tasks of a list.
@@ -16,7 +17,15 @@ const MAX_TASKS: usize = 100;
 /// The longest text of a task or its id, in bytes.
 const MAX_TEXT: usize = 1_000;
 
+/// The list of tasks of one session.
+#[async_trait]
+pub trait TaskList: Send + Sync {
+    /// Returns the result of the newest `todowrite` that the session still has, as JSON; `None` without one.
+    async fn tasks(&self) -> Result<Option<String>, Unlisted>;
+}
+
 pub(crate) struct TodoWrite;
+pub(crate) struct TodoRead;
 
 #[derive(Deserialize)]
 struct Arguments {
@@ -91,15 +100,53 @@ impl Tool for TodoWrite {
     async fn run(&self, call: &ToolCall, _context: &ToolContext) -> Result<ToolOutcome, Stopped> {
         let Arguments { todos } = arguments::parse(call)?;
         check(&todos)?;
-        let is_open = |task: &&Task| matches!(task.status, Status::Pending | Status::InProgress);
-        let open = todos.iter().filter(is_open).count();
-        let text = match todos.len() {
-            0 => "The list is empty.".to_owned(),
-            all => format!("The list has {all} tasks, {open} of them open:\n{}", shown(&todos)),
-        };
-        let title = title("Tasks:", &format!("{open} open"));
-        Ok(ToolOutcome::completed(title, text, Some(json!(todos))))
+        Ok(outcome(&todos))
     }
+}
+
+#[async_trait]
+impl Tool for TodoRead {
+    fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: "todoread",
+            description: "Shows your list of tasks as it was last written with todowrite.",
+            input_schema: json!({"type": "object", "properties": {}}),
+        }
+    }
+
+    fn class(&self) -> ToolClass {
+        ToolClass::Pure
+    }
+
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
+        let NoArguments {} = arguments::parse(call)?;
+        let Some(list) = &context.tasks else {
+            return Err(Stopped::because("there is no list of tasks here"));
+        };
+        let written = list.tasks().await.map_err(|error| {
+            Stopped::because(format!("the list cannot be read now ({error}); try again later"))
+        })?;
+        // It was validated when it was written.
+        let todos = written.map(|text| serde_json::from_str::<Vec<Task>>(&text)).transpose();
+        let todos = todos.map_err(|error| {
+            Stopped::because(format!("the list cannot be read ({error}); write it anew"))
+        })?;
+        Ok(outcome(&todos.unwrap_or_default()))
+    }
+}
+
+#[derive(Deserialize)]
+struct NoArguments {}
+
+fn outcome(todos: &[Task]) -> ToolOutcome {
+    let is_open = |task: &&Task| matches!(task.status, Status::Pending | Status::InProgress);
+    let open = todos.iter().filter(is_open).count();
+    let text = match todos.len() {
+        0 => "The list is empty.".to_owned(),
+        all => format!("The list has {all} tasks, {open} of them open:\n{}", shown(todos)),
+    };
+    let title = title("Tasks:", &format!("{open} open"));
+    ToolOutcome::completed(title, text, Some(json!(todos)))
 }
 
 fn check(todos: &[Task]) -> Result<(), Stopped> {

@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
 use tools::{
-    Limits, ManagedOutputs, OrgOutputs, Probe, Registry, Settlement, SkillScope, ToolCall,
-    ToolContext, settle,
+    Limits, ManagedOutputs, OrgOutputs, Probe, Registry, Settlement, SkillScope, TaskList,
+    ToolCall, ToolContext, Unlisted, settle,
 };
 
 struct Place {
@@ -67,6 +67,7 @@ impl Place {
             shown_root: "/workspace".into(),
             cancel: CancellationToken::new(),
             outputs: Arc::new(OrgOutputs { blobs: blobs.clone(), org: "org".into() }),
+            tasks: None,
             lock: None,
             cell: Cell::default(),
             limits: Limits::default(),
@@ -484,7 +485,25 @@ async fn a_large_output_can_be_read_and_searched_where_it_is_kept() {
     assert!(middle.starts_with("15000: 15000\n"), "{middle}");
     let found = place.ok("grep", json!({"path": path, "pattern": "^1777.$"})).await;
     assert!(found.starts_with("/tool-output/tool_1:17770:17770\n"), "{found}");
-    for other in ["/tool-output/tool_2", "/tool-output/../../etc/passwd", "/tool-output/"] {
+    // The directory has it, for each of the three.
+    assert_eq!(
+        place.ok("read", json!({"path": "/tool-output"})).await,
+        "tool_1\n(end: 1 entries in all)"
+    );
+    let found = place.ok("grep", json!({"path": "/tool-output/", "pattern": "^1777.$"})).await;
+    assert!(found.starts_with("/tool-output/tool_1:17770:17770\n"), "{found}");
+    let found = place.ok("glob", json!({"path": "/tool-output", "pattern": "tool_*"})).await;
+    assert_eq!(found, "/tool-output/tool_1\n(1 file)");
+    let none = place.ok("glob", json!({"path": "/tool-output", "pattern": "*.txt"})).await;
+    assert_eq!(none, "(no file matches)");
+    // These commands have no cell, so they see none of it, and are told.
+    let missed = place.ok("shell", json!({"command": "tail -n1 /tool-output/tool_1"})).await;
+    assert!(
+        missed
+            .ends_with("do not see /tool-output in the sandbox of this machine: use read or grep)"),
+        "{missed}"
+    );
+    for other in ["/tool-output/tool_2", "/tool-output/../../etc/passwd"] {
         assert!(place.fails("read", json!({"path": other})).await.contains("does not exist"));
     }
     let written = place.fails("write", json!({"path": path, "content": "x"})).await;
@@ -498,6 +517,9 @@ async fn a_store_that_is_down_is_a_failed_read() {
     impl ManagedOutputs for Down {
         async fn read(&self, name: &str) -> Result<Option<bytes::Bytes>, BlobError> {
             Err(BlobError::BadName(name.to_owned()))
+        }
+        async fn names(&self, _: usize) -> Result<Vec<String>, Unlisted> {
+            Err("storage is away".into())
         }
     }
     let mut place = Place::new();
@@ -731,4 +753,42 @@ async fn a_long_skill_keeps_its_two_ends_and_the_rest_is_kept_apart() {
     assert!(loaded.truncated && loaded.output.starts_with("line 0\n"), "{:.99}", loaded.output);
     assert!(loaded.output.ends_with("/long)\n(only its first 1048576 bytes were read)"));
     assert_eq!(loaded.managed_path.as_deref(), Some("/tool-output/tool_1"));
+}
+
+/// A sandbox that shows outputs, and says which.
+struct Shows(Mutex<Vec<String>>);
+
+#[async_trait::async_trait]
+impl sandbox::Sandbox for Shows {
+    async fn run(
+        &self,
+        command: sandbox::Command,
+        _: &CancellationToken,
+    ) -> Result<sandbox::Outcome, sandbox::SandboxError> {
+        let shown = command.outputs.iter().map(|file| file.name.clone()).collect();
+        *self.0.lock().expect("nobody panics with it") = shown;
+        Err(sandbox::SandboxError::NotStarted("only looked at".into()))
+    }
+
+    fn shows_outputs(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_command_gets_the_outputs_that_it_speaks_of() {
+    let shows = Arc::new(Shows(Mutex::default()));
+    let place = Place::of(Registry::standard(shows.clone()));
+    for name in ["tool_a", "tool_b"] {
+        let key = blobs::BlobKey::new("org", tools::BLOB_KIND, name).expect("a key");
+        place.blobs.put(&key, "all".into()).await.expect("stored");
+    }
+    for (command, expected) in [
+        ("ls", vec![]),
+        ("ls /tool-output", vec!["tool_a", "tool_b"]),
+        ("cat /tool-output/tool_b /tool-output/tool_x", vec!["tool_b", "tool_a"]),
+    ] {
+        place.fails("shell", json!({ "command": command })).await;
+        assert_eq!(*shows.0.lock().expect("nobody panics"), expected, "{command}");
+    }
 }

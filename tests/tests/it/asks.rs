@@ -4,9 +4,11 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use journeys::{Api, World, events_of, eventually, executable, oracle};
+use domain::{Clock as _, SystemClock};
+use journeys::{Api, World, events_of, eventually, executable, oracle, superuser_url};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use crate::stock::released_client;
 use crate::terminal::Terminal;
@@ -124,6 +126,72 @@ async fn an_ask_outlives_every_process_and_runs_one_body() -> Result<()> {
     cluster.stop(&world).await
 }
 
+/// Lets all asks that wait expire at this time, in milliseconds. No route does so: a person's day is a day.
+async fn expire(data: &std::path::Path, at: i64) -> Result<()> {
+    let mut postgres = sqlx::PgConnection::connect(&superuser_url(data)?).await?;
+    let expiring = sqlx::query("UPDATE ask SET expires_ms = $1 WHERE status = 'pending'").bind(at);
+    expiring.execute(&mut postgres).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_a_reply_an_interrupt_and_an_expiry_one_stands() -> Result<()> {
+    let world = World::new().await?;
+    let place = world.workspace("asks")?;
+    let cluster = world.cluster(&[]).await?;
+    let (one, two) = (cluster.gateway(0), cluster.gateway(1));
+    let mut all = Vec::new();
+    for number in 0..9 {
+        let session = asking_session(one, &place).await?;
+        let message = one.admit(&session, &format!("run echo body >> ran-{number}.txt")).await?;
+        all.push((number, session, message));
+    }
+    let mut asks = Vec::new();
+    for (_, session, _) in &all {
+        asks.push(asked(two, session).await?);
+    }
+    let ends_at = SystemClock::new().now_ms() + 1_000;
+    expire(&world.data(), ends_at).await?;
+    // Spread over the time in which the expiry comes, so that each of the three is the first for some.
+    let reply = json!({ "reply": "once" });
+    for (at, (_, session, _)) in all.iter().enumerate() {
+        let (ask, stop) =
+            (format!("/platform/ask/{}", asks[at]), format!("/platform/session/{session}/abort"));
+        let (replied, stopped) = match at % 3 {
+            0 => tokio::join!(one.post(&ask, &reply), two.post(&stop, &json!({}))),
+            1 => {
+                let stopped = two.post(&stop, &json!({})).await;
+                (one.post(&ask, &reply).await, stopped)
+            }
+            _ => {
+                tokio::time::sleep(Duration::from_millis(1_500)).await;
+                (one.post(&ask, &reply).await, two.post(&stop, &json!({})).await)
+            }
+        };
+        let (replied, stopped) = (replied?.status, stopped?.status);
+        ensure!(
+            [204, 409].contains(&replied) && [200, 204].contains(&stopped),
+            "{replied} {stopped}"
+        );
+    }
+    for (number, session, message) in &all {
+        let outcome = two.outcome(session, message, 120).await?;
+        let bodies = lines(&place, &format!("ran-{number}.txt"));
+        let log = one.log(session).await?;
+        let answers = events_of(&log, "tool.answered").len();
+        let settled = events_of(&log, "tool.settled").len();
+        ensure!(
+            answers <= 1 && settled == 1 && bodies <= 1,
+            "{number}: {outcome} {answers} {settled} {bodies}"
+        );
+        ensure!(bodies == 0 || answers == 1, "{number} ran without leave");
+    }
+    let open = one.get("/platform/ask").await?.ok()?;
+    ensure!(open == json!([]), "{open}");
+    oracle(one, world.model()).await?;
+    cluster.stop(&world).await
+}
+
 #[tokio::test]
 async fn two_released_terminals_show_and_close_one_dialog() -> Result<()> {
     executable()?; // report a missing executable first
@@ -155,6 +223,31 @@ async fn two_released_terminals_show_and_close_one_dialog() -> Result<()> {
         .await?;
         screen.until("simulated model").await?;
     }
+
+    // Both answer at once, and so does a script: one answer stands, and all three are told so.
+    fs::write(place.join("third.env"), "TOKEN=third\n")?;
+    terminal.prompt("read third.env", "Permission required").await?;
+    second.until("Permission required").await?;
+    let asks = up.api().get("/platform/ask").await?.ok()?;
+    let (ask, session) = (&asks[0]["id"], &asks[0]["sessionID"]);
+    let path = format!("/platform/ask/{}", ask.as_str().context("an id")?);
+    let once = json!({ "reply": "once" });
+    let (curl, pressed) = tokio::join!(up.api().post(&path, &once), async {
+        terminal.press("Enter").and(second.press("Enter"))
+    });
+    pressed?;
+    ensure!(curl?.status == 204);
+    for screen in [&terminal, &second] {
+        eventually("the dialog is closed", 30, async || {
+            Ok((!screen.screen()?.contains("Permission required")).then_some(()))
+        })
+        .await?;
+        screen.until("TOKEN=third").await?;
+    }
+    let log = up.api().log(session.as_str().context("a session")?).await?;
+    let answers = events_of(&log, "tool.answered");
+    let of_it = answers.iter().filter(|answered| answered["data"]["ask"] == *ask);
+    ensure!(of_it.count() == 1, "{answers:?}");
 
     // Refused: the work ends, and the terminal takes the next prompt.
     fs::write(place.join("other.env"), "x\n")?;

@@ -28,6 +28,7 @@ mod refusals;
 mod repositories;
 mod sandbox;
 mod sdk;
+mod shells;
 mod stock;
 mod streams;
 mod terminal;

@@ -1,16 +1,17 @@
 //! The released terminal interface at our service, as a person sees it in a terminal of tmux.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use journeys::{World, eventually, executable, oracle};
+use journeys::{Api, World, eventually, executable, oracle};
 use rustix::process::Signal;
 use simulated_model::Script;
 
 use crate::stock::released_client;
 
-/// A terminal of 150 by 50 characters with one program.
+/// A terminal with one program.
 pub(crate) struct Terminal {
     socket: PathBuf,
 }
@@ -27,23 +28,61 @@ impl Terminal {
         place: &Path,
     ) -> Result<Self> {
         let home = world.workspace(home)?;
-        let terminal = Self { socket: home.join("tmux") };
         let mut tmux = Command::new("tmux");
-        tmux.env_clear().env("HOME", &home).env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
-        let folder = client.parent().context("a folder")?.display();
-        tmux.env("PATH", format!("{folder}:/usr/local/bin:/usr/bin:/bin"));
-        tmux.env("OPENCODE_CLOUD_URL", url).env("OPENCODE_CLOUD_KEY", key);
+        let folder = client.parent().context("a folder")?;
+        tmux.env_clear().env("OPENCODE_CLOUD_URL", url).env("OPENCODE_CLOUD_KEY", key);
         for kind in ["CONFIG", "DATA", "STATE", "CACHE"] {
             tmux.env(format!("XDG_{kind}_HOME"), home.join(kind));
         }
         for what in ["AUTOUPDATE", "MODELS_FETCH", "SHARE", "DEFAULT_PLUGINS", "LSP_DOWNLOAD"] {
             tmux.env(format!("OPENCODE_DISABLE_{what}"), "1");
         }
-        tmux.arg("-S").arg(&terminal.socket).args(["new-session", "-d", "-x", "150", "-y", "50"]);
-        tmux.arg("-c").arg(place).arg(executable()?).arg("attach").arg(place);
+        let program = [executable()?.into_os_string(), "attach".into(), place.into()];
+        Self::open(tmux, &home, folder, place, (150, 50), &program)
+    }
+
+    /// Starts a shell in a terminal, in which `opencode-cloud` is a command. `words` start the shell.
+    pub(crate) fn shell(
+        world: &World,
+        home: &str,
+        api: &Api,
+        place: &Path,
+        size: (u16, u16),
+        words: &[&str],
+    ) -> Result<Self> {
+        let home = world.workspace(home)?;
+        let mut tmux = Command::new("tmux");
+        tmux.env_clear().env("OPENCODE_CLOUD_URL", api.url());
+        tmux.env("OPENCODE_CLOUD_KEY", api.key()).env("PS1", "> ").env("PAGER", "cat");
+        let executable = executable()?;
+        let folder = executable.parent().context("a folder")?;
+        let program: Vec<OsString> = words.iter().map(OsString::from).collect();
+        Self::open(tmux, &home, folder, place, size, &program)
+    }
+
+    /// Starts a program in a terminal of so many columns and lines. `folder` is on its PATH.
+    fn open(
+        mut tmux: Command,
+        home: &Path,
+        folder: &Path,
+        place: &Path,
+        (columns, lines): (u16, u16),
+        program: &[OsString],
+    ) -> Result<Self> {
+        let terminal = Self { socket: home.join("tmux") };
+        tmux.env("HOME", home).env("TERM", "xterm-256color").env("LANG", "C.UTF-8");
+        tmux.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", folder.display()));
+        tmux.arg("-S").arg(&terminal.socket).args(["new-session", "-d"]);
+        tmux.args(["-x", &columns.to_string(), "-y", &lines.to_string()]);
+        tmux.arg("-c").arg(place).args(program);
         let started = tmux.output().context("tmux is needed: ./dev test installs it")?;
         ensure!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
         Ok(terminal)
+    }
+
+    /// Makes the terminal wider or narrower.
+    pub(crate) fn resize(&self, columns: u16) -> Result<()> {
+        self.tmux(&["resize-window", "-x", &columns.to_string()]).map(drop)
     }
 
     fn tmux(&self, args: &[&str]) -> Result<String> {

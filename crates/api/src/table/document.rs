@@ -1,10 +1,15 @@
 //! The document of our own dialect, as JSON and as a page.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use axum::Json;
-use axum::response::Html;
+use axum::response::{Html, IntoResponse};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::openapi::openapi;
 use super::policy::Policy::{self, Open};
@@ -20,8 +25,23 @@ async fn json() -> Json<Value> {
     Json(openapi().clone())
 }
 
-async fn page() -> Html<String> {
-    Html(reference(openapi()))
+async fn page() -> impl IntoResponse {
+    static PAGE: LazyLock<(String, String)> = LazyLock::new(|| (policy(), reference(openapi())));
+    let (policy, page) = &*PAGE;
+    let headers = [
+        (CONTENT_SECURITY_POLICY, policy.as_str()),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+    ];
+    (headers, Html(page.as_str()))
+}
+
+/// Returns the policy of the page: it loads nothing, runs nothing, and has the one style that it brings.
+fn policy() -> String {
+    let style = BASE64_STANDARD.encode(Sha256::digest(STYLE));
+    format!(
+        "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 }
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;\

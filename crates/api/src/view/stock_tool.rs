@@ -30,7 +30,7 @@ struct Done<'a> {
     truncated: bool,
 }
 
-const SHAPES: [Shape; 11] = [
+const SHAPES: [Shape; 12] = [
     Shape {
         ours: "shell",
         theirs: "bash",
@@ -105,6 +105,13 @@ const SHAPES: [Shape; 11] = [
         fields: &[],
         title: "",
         metadata: |done| json!({ "answers": done.structured["answers"] }),
+    },
+    Shape {
+        ours: "todoread",
+        theirs: "todoread",
+        fields: &[],
+        title: "",
+        metadata: |done| json!({ "todos": done.structured }),
     },
     Shape {
         ours: "todowrite",

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use api::{openapi, route_table};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use http::StatusCode;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::drain::{at, begin};
 use crate::world::{World, call, ok, request, send};
@@ -151,6 +154,8 @@ async fn the_page_shows_every_operation_without_a_key() -> Result<()> {
     let gateway = world.gateway();
     let response = send(&gateway, request("GET", "/platform/reference", "", None)).await;
     ensure!(response.status() == StatusCode::OK);
+    let policy = response.headers()["content-security-policy"].to_str()?.to_owned();
+    ensure!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
     let page = axum::body::to_bytes(response.into_body(), usize::MAX).await?;
     let page = String::from_utf8(page.to_vec())?;
     for (_, path, said) in operations() {
@@ -158,5 +163,77 @@ async fn the_page_shows_every_operation_without_a_key() -> Result<()> {
         ensure!(page.contains(&format!("<code>{path}</code>")) && page.contains(summary), "{path}");
     }
     ensure!(!page.contains("<script"), "the page needs no scripts");
+    ensure!(!page.contains(" src=") && !page.contains("style=\""), "it loads nothing");
+    // The hash of the policy is that of the style between the tags.
+    let style = page.split("<style>").nth(1).and_then(|rest| rest.split("</style>").next());
+    let hash = BASE64_STANDARD.encode(Sha256::digest(style.context("a style")?));
+    ensure!(policy.contains(&format!("'sha256-{hash}'")), "{policy}");
+    Ok(())
+}
+
+/// A path as the table of `docs/api.md` has it: its methods, and the path or, after `…`, its end.
+struct Told {
+    methods: Vec<String>,
+    path: String,
+}
+
+impl Told {
+    /// Reads the code spans of a table's first column. One without methods has those of the one before.
+    fn all(document: &str) -> Vec<Self> {
+        const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+        let section = document.split("\n## Routes\n").nth(1).unwrap_or_default();
+        let rows = section.lines().take_while(|line| !line.starts_with("## "));
+        let mut all = Vec::new();
+        for row in rows.filter_map(|line| line.strip_prefix("| `")) {
+            let first = row.split(" | ").next().unwrap_or_default();
+            let mut methods = Vec::new();
+            for span in first.split('`').step_by(2) {
+                let (before, path) = span.rsplit_once(' ').unwrap_or(("", span));
+                let named: Vec<&str> = before.split(", ").collect();
+                if named.iter().all(|name| METHODS.contains(name)) {
+                    methods = named.into_iter().map(str::to_owned).collect();
+                }
+                let path = path.split('?').next().unwrap_or_default();
+                all.push(Self { methods: methods.clone(), path: unnamed(path) });
+            }
+        }
+        all
+    }
+
+    fn is_about(&self, method: &str, path: &str) -> bool {
+        let is_path = match self.path.strip_prefix('…') {
+            Some(end) => path.ends_with(end),
+            None => self.path == path,
+        };
+        is_path && self.methods.iter().any(|known| known == method)
+    }
+}
+
+/// Returns a path without the names of its parameters.
+fn unnamed(path: &str) -> String {
+    let is_parameter = |part: &&str| part.starts_with('{');
+    let parts = path.split('/').map(|part| if is_parameter(&part) { "{}" } else { part });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn the_table_for_people_has_every_operation_and_no_other() -> Result<()> {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/api.md");
+    let told = Told::all(&std::fs::read_to_string(file)?);
+    ensure!(told.len() > 50, "the table was not found");
+    let all: Vec<_> =
+        operations().into_iter().map(|(method, path, _)| (method, unnamed(&path))).collect();
+    let missing: Vec<_> = all
+        .iter()
+        .filter(|(method, path)| !told.iter().any(|told| told.is_about(method, path)))
+        .collect();
+    ensure!(missing.is_empty(), "not in the table of docs/api.md: {missing:?}");
+    let unknown: Vec<_> = told
+        .iter()
+        .filter(|told| !DOCUMENT.contains(&told.path.as_str()))
+        .filter(|told| !all.iter().any(|(method, path)| told.is_about(method, path)))
+        .map(|told| format!("{:?} {}", told.methods, told.path))
+        .collect();
+    ensure!(unknown.is_empty(), "in the table of docs/api.md, and no operation: {unknown:?}");
     Ok(())
 }

@@ -16,33 +16,33 @@ use crate::settings::of_organisation;
 use crate::tools::{call, calls, says, shell};
 use crate::world::{ORG, Session, World};
 
-const ASK_SHELL: [(&str, &str, RuleAction); 1] = [("bash", "*", RuleAction::Ask)];
+pub(crate) const ASK_SHELL: [(&str, &str, RuleAction); 1] = [("bash", "*", RuleAction::Ask)];
 
 /// Drains until the session sleeps. Returns what it waits for.
-async fn sleeps(world: &World, session: &Session) -> Result<Vec<AskRow>> {
+pub(crate) async fn sleeps(world: &World, session: &Session) -> Result<Vec<AskRow>> {
     match world.drain(session).await? {
         DrainExit::Waiting => pending(world, session).await,
         other => bail!("the drain ended otherwise: {other:?}"),
     }
 }
 
-async fn pending(world: &World, session: &Session) -> Result<Vec<AskRow>> {
+pub(crate) async fn pending(world: &World, session: &Session) -> Result<Vec<AskRow>> {
     Ok(world.store().pending_asks(ORG, Some(session.at.session.clone())).await?)
 }
 
-async fn answer(world: &World, ask: &AskRow, answer: Answer) -> Result<Answering> {
+pub(crate) async fn answer(world: &World, ask: &AskRow, answer: Answer) -> Result<Answering> {
     let (ask, now) = (ask.asked.ask.clone(), world.clock.now_ms());
     Ok(world.store().answer_ask(ORG, ask, answer, None, now).await?)
 }
 
 /// Answers, for the first time.
-async fn answered(world: &World, ask: &AskRow, with: Answer) -> Result<()> {
+pub(crate) async fn answered(world: &World, ask: &AskRow, with: Answer) -> Result<()> {
     let done = answer(world, ask, with).await?;
     ensure!(matches!(done, Answering::Answered { .. }), "{done:?}");
     Ok(())
 }
 
-fn reject(words: &str) -> Answer {
+pub(crate) fn reject(words: &str) -> Answer {
     Answer::Reject { message: (!words.is_empty()).then(|| words.to_owned()) }
 }
 

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper's panic fails its test as well")]
 
 mod agents;
+mod ask_attacks;
 mod asks;
 mod collected;
 mod commits;

@@ -301,6 +301,10 @@ fn files_and_searches_have_their_needs() {
         things(&of("read", json!({"path": "/tool-output/tool_1"})), "external_directory").len(),
         0
     );
+    let of_shell = |command: &str| of("shell", json!({ "command": command }));
+    assert_eq!(things(&of_shell("tail /tool-output/tool_1"), "external_directory").len(), 0);
+    let leaves = of_shell("cat /tool-output/../etc/passwd");
+    assert_eq!(things(&leaves, "external_directory"), [["/etc/*"]]);
     assert_eq!(of("read", json!({"path": 1})), []);
     assert_eq!(of("nothing", json!({})), []);
 }

@@ -1,4 +1,4 @@
-//! `apply_patch` and `todowrite`.
+//! `apply_patch`, `todowrite` and `todoread`.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ fn the_tools_of_the_web_come_with_it() {
         "read",
         "shell",
         "skill",
+        "todoread",
         "todowrite",
         "webfetch",
         "write",
@@ -36,7 +37,7 @@ fn the_tools_of_the_web_come_with_it() {
     assert_eq!(names, expected);
     let class = |name: &str| Place::with_web(&[]).registry.class(name);
     assert_eq!(class("apply_patch"), ToolClass::Probe);
-    for pure in ["question", "todowrite", "webfetch"] {
+    for pure in ["question", "todoread", "todowrite", "webfetch"] {
         assert_eq!(class(pure), ToolClass::Pure, "{pure}");
     }
 }
@@ -195,4 +196,32 @@ async fn a_list_of_tasks_is_its_structured_result() {
         let message = place.fails("todowrite", json!({ "todos": todos })).await;
         assert!(message.contains(said), "{message}");
     }
+}
+
+/// A list that was written, or that cannot be read.
+struct Written(Result<Option<&'static str>, &'static str>);
+
+#[async_trait::async_trait]
+impl TaskList for Written {
+    async fn tasks(&self) -> Result<Option<String>, Unlisted> {
+        Ok(self.0.map(|list| list.map(str::to_owned))?)
+    }
+}
+
+#[tokio::test]
+async fn todoread_shows_the_list_that_was_written() {
+    let mut place = Place::with_web(&[]);
+    let none = place.fails("todoread", json!({})).await;
+    assert_eq!(none, "there is no list of tasks here");
+    let list = r#"[{"content": "write it", "status": "in_progress", "priority": "high"}]"#;
+    for (list, said) in [
+        (Ok(Some(list)), "The list has 1 tasks, 1 of them open:\n[>] write it (high)"),
+        (Ok(None), "The list is empty."),
+    ] {
+        place.context.tasks = Some(Arc::new(Written(list)));
+        assert_eq!(place.ok("todoread", json!({})).await, said);
+    }
+    place.context.tasks = Some(Arc::new(Written(Err("the database is away"))));
+    let failed = place.fails("todoread", json!({})).await;
+    assert_eq!(failed, "the list cannot be read now (the database is away); try again later");
 }

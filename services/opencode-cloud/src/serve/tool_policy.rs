@@ -223,6 +223,10 @@ impl Guarded {
 
 #[async_trait]
 impl Sandbox for Guarded {
+    fn shows_outputs(&self) -> bool {
+        self.sandbox.shows_outputs()
+    }
+
     async fn run(
         &self,
         command: Command,

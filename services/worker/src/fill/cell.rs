@@ -58,6 +58,7 @@ pub(super) async fn run(
             protect: false,
             network: Reach::None,
         },
+        outputs: Vec::new(),
     };
     let outcome = fills.sandbox.run(command, &CancellationToken::new()).await;
     let outcome = outcome.map_err(|error| unrun(stage, &error))?;
