@@ -91,7 +91,8 @@ impl Cause {
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the library adds kinds of errors")]
     pub(crate) fn of(error: &StoreError) -> Self {
-        let said = said(error);
+        let raw = deepest(error);
+        let said = clean(&raw);
         match error {
             StoreError::PermissionDenied { .. } => Self::new(
                 CauseKind::Refused,
@@ -110,17 +111,17 @@ impl Cause {
             StoreError::NotImplemented { .. } => {
                 Self::new(CauseKind::Refused, format!("the store cannot do this ({said})"))
             }
-            StoreError::Generic { .. } => Self::of_generic(error, said),
+            StoreError::Generic { .. } => Self::of_generic(error, &raw, said),
             _ => Self::new(CauseKind::Other, said),
         }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the library adds kinds of errors")]
-    fn of_generic(error: &StoreError, said: String) -> Self {
+    fn of_generic(error: &StoreError, raw: &str, said: String) -> Self {
         let Some(http) = find::<HttpError>(error) else {
             // An answer with an error, or the file system.
             let failed =
-                ["50", "429"].iter().any(|code| said.contains(&format!("status code: {code}")));
+                ["50", "429"].iter().any(|code| raw.contains(&format!("status code: {code}")));
             let kind = if failed { CauseKind::Away } else { CauseKind::Other };
             return Self::new(kind, said);
         };
@@ -173,21 +174,26 @@ fn find<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Optio
 /// The longest text of a store that is passed on, in bytes.
 const LONGEST: usize = 400;
 
-/// Returns the text of the deepest cause that names one, on one line and without queries of URLs: those may hold
-/// signatures. Stores answer in XML, of which the code and the message are kept.
-fn said(error: &StoreError) -> String {
+/// Returns the text of the deepest cause.
+fn deepest(error: &StoreError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         text = error.to_string();
         cause = error.source();
     }
-    let text = match (element(&text, "Code"), element(&text, "Message")) {
+    text
+}
+
+/// Returns a text on one line and without queries of URLs: those may hold signatures. Stores answer in XML, of which the
+/// code and the message are kept.
+fn clean(text: &str) -> String {
+    let text = match (element(text, "Code"), element(text, "Message")) {
         (Some(code), Some(message)) => {
             let status = text.split(": ").nth(1).filter(|_| text.starts_with("Server returned"));
             format!("{}{code}: {message}", status.map(|it| format!("{it}, ")).unwrap_or_default())
         }
-        _ => text,
+        _ => text.to_owned(),
     };
     let mut clean = String::with_capacity(text.len().min(LONGEST));
     let mut in_query = false;

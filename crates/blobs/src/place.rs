@@ -88,8 +88,7 @@ impl FromStr for BlobPlace {
             return Err(format!("the URL names no bucket; {forms}"));
         }
         let prefix = url.path().trim_matches('/').to_owned();
-        let parsed = StorePath::parse(&prefix).map_err(|error| error.to_string())?;
-        if parsed.as_ref() != prefix {
+        if !StorePath::parse(&prefix).is_ok_and(|parsed| parsed.as_ref() == prefix) {
             return Err("a prefix consists of plain names between single slashes".to_owned());
         }
         Ok(Self::Bucket { store, bucket, prefix })
