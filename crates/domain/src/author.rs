@@ -16,12 +16,10 @@ impl Author {
     pub fn of_key(key: impl Into<String>) -> Self {
         Self { key: key.into(), actor: None }
     }
-}
 
-impl Author {
-    /// Whom usage and limits count it for.
+    /// Whom usage and limits count it for: the person or service account, else the key.
     #[must_use]
     pub fn person(&self) -> &str {
-        &self.key
+        self.actor.as_deref().unwrap_or(&self.key)
     }
 }

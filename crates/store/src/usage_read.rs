@@ -285,6 +285,9 @@ impl Store {
                 let rows = sqlx::query!(
                     r#"SELECT id AS "id!", name AS "name!" FROM api_key WHERE org_id = $1 AND id = ANY ($2)
                        UNION ALL
+                       SELECT id, coalesce(name, email) FROM principal
+                       WHERE org_id = $1 AND id = ANY ($2) AND coalesce(name, email) IS NOT NULL
+                       UNION ALL
                        SELECT id, worktree FROM project WHERE org_id = $1 AND id = ANY ($3)"#,
                     org.0,
                     &people,

@@ -211,7 +211,14 @@ async function walk() {
   await page.getByRole('option').first().waitFor();
   await accessible(page, 'picker');
   await page.keyboard.press('Escape');
+  await go(page, '/o/ORG/usage/cost');
+  await page.getByRole('region', { name: 'Cost by model' }).getByRole('img').waitFor();
+  await page.getByText('Show as a table').first().click();
+  await accessible(page, 'usage');
   await page.setViewportSize({ width: 390, height: 844 });
+  await page.getByRole('link', { name: 'Models' }).click();
+  await page.getByRole('region', { name: 'Tokens by model' }).getByRole('img').waitFor();
+  await accessible(page, 'usage on a phone');
   await go(page, '/o/ORG/me');
   await page.getByRole('radio', { name: 'Dark' }).click();
   await accessible(page, 'my account');

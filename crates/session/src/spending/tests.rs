@@ -169,7 +169,7 @@ async fn a_person_is_stopped_and_others_go_on() {
     }
     let spending = &Spending::default();
     let stop = spending.stop(&world.store, world.org, now).await;
-    let author = |key: &str| domain::Author { key: key.into() };
+    let author = |key: &str| domain::Author::of_key(key);
     assert!(stop.organisation.is_none());
     let reached = stop.of(Some(&author("key_a"))).expect("a limit");
     assert!(

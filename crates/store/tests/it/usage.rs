@@ -52,7 +52,7 @@ async fn counted(world: &World) -> (i64, i64, i64) {
 }
 
 fn by(author: &str) -> Option<Author> {
-    Some(Author { key: author.into() })
+    Some(Author { key: "key_1".into(), actor: Some(author.into()) })
 }
 
 /// A prompt of `author` and its whole answer.
