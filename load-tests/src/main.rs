@@ -80,6 +80,8 @@ enum What {
     Repositories(scenario::repositories::Args),
     /// How long the lists take that clients open with: messages of a session, sessions of an organisation
     Lists(scenario::lists::Args),
+    /// How long questions about usage take over 90 days and a million turns
+    Usage(scenario::usage::Args),
     /// The cost of decoding a stream, against parsing its frames into `serde_json::Value`
     Decode(scenario::decode::Args),
     /// Memory of a process that reads a thousand streams at once through `llm-client`
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
             What::Rate(args) => scenario::rate::run(&bin()?, args, &mut out).await,
             What::Compare(args) => scenario::compare::run(&bin()?, args, &mut out).await,
             What::Lists(args) => scenario::lists::run(&bin()?, args, &mut out).await,
+            What::Usage(args) => scenario::usage::run(&bin()?, args, &mut out).await,
             What::Repositories(args) => scenario::repositories::run(&bin()?, args, &mut out).await,
             What::Sleepers(args) => scenario::sleepers::run(&bin()?, args, &mut out).await,
             What::Decode(args) => scenario::decode::run(args, &mut out),

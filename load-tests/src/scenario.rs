@@ -20,3 +20,4 @@ pub(crate) mod start;
 pub(crate) mod streams;
 pub(crate) mod takeover;
 pub(crate) mod turns;
+pub(crate) mod usage;

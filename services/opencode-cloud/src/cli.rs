@@ -16,9 +16,9 @@ use crate::serve::{
     ServeError, cluster, doctor_cmd, level_cmd, migrate, owner_link_cmd, placement_cmd, roles, up,
 };
 use crate::{
-    CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, key_cmd, limit_cmd, llm_cmd,
-    login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, rebuild_cmd, run, session_cmd,
-    simulated, transfer, usage_cmd, user_cmd,
+    CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, key_cmd, limit_cmd,
+    llm_cmd, login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, rebuild_cmd, run,
+    session_cmd, simulated, transfer, usage_cmd, user_cmd,
 };
 
 /// OpenCode sessions as a service.

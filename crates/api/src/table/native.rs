@@ -257,7 +257,13 @@ pub(super) fn routes() -> Vec<Route> {
             "Name a repository of one's own machine, and learn which of its commits are here",
             sent::name,
         ),
-        post("/platform/upload", Needs(SessionPrompt), "upload.create", "Send a pack of git objects", sent::upload),
+        post(
+            "/platform/upload",
+            Needs(SessionPrompt),
+            "upload.create",
+            "Send a pack of git objects",
+            sent::upload,
+        ),
         get(
             "/platform/session/{session}/patch",
             Needs(SessionRead),

@@ -39,7 +39,8 @@ async fn sums_are_the_figures_of_the_list_of_sessions() -> Result<()> {
         used(&world).await?;
     }
     world.store.count_usage(world.org).await?;
-    let answer = ok(&gateway, "GET", &format!("{PATH}?by=person,project,model"), &world.key, None).await;
+    let answer =
+        ok(&gateway, "GET", &format!("{PATH}?by=person,project,model"), &world.key, None).await;
     let listed = ok(&gateway, "GET", "/platform/session", &world.key, None).await;
     let of_list = |name: &str| -> i64 {
         let sessions = listed.as_array().expect("sessions").iter();
