@@ -313,6 +313,7 @@ fn stock_error(code: ErrorCode) -> StockError {
         ErrorCode::ContextDuplicateKey
         | ErrorCode::ContextTooLarge
         | ErrorCode::ContextUnavailable
+        | ErrorCode::LimitSpending
         | ErrorCode::ModelNotAllowed
         | ErrorCode::ModelUnknown
         | ErrorCode::ModelVariantUnknown

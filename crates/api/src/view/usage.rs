@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use domain::{TimestampMs, Word};
+use domain::TimestampMs;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use store::{MAX_USAGE_ROWS, UsageKey, UsageOf, UsageQuery, UsageStep, UsageTable};
 
 use crate::ApiState;
