@@ -129,10 +129,10 @@ impl<'r> Drain<'r> {
                 Next::End(Closed::Ended(outcome)) => return Ok(DrainExit::Ended(outcome)),
                 Next::End(Closed::HandedOver) => return Ok(DrainExit::HandedOver),
                 Next::End(Closed::Yielded) => return Ok(DrainExit::Yielded),
-                Next::End(Closed::Waiting) if self.cover_own_asks().await => {
-                    return Ok(DrainExit::Yielded);
+                Next::End(Closed::Waiting) => {
+                    let goes_on = self.cover_own_asks().await;
+                    return Ok(if goes_on { DrainExit::Yielded } else { DrainExit::Waiting });
                 }
-                Next::End(Closed::Waiting) => return Ok(DrainExit::Waiting),
                 Next::Turn(plan) => {
                     let span = info_span!("session.turn", turn.id = %plan.turn);
                     Box::pin(self.turn(*plan)).instrument(span).await?

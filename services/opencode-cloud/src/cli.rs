@@ -195,10 +195,15 @@ fn dispatch(command: Command) -> ExitCode {
 }
 
 fn completions(shell: clap_complete::Shell, screen: &mut Screen) -> Result<u8, CliError> {
+    screen.out.write(completion_script(shell).as_bytes())?;
+    Ok(0)
+}
+
+fn completion_script(shell: clap_complete::Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "opencode-cloud", &mut script);
-    screen.out.write(&script)?;
-    Ok(0)
+    // For bash it calls a program with a hyphen by two names, and so completes no subcommand's words.
+    String::from_utf8_lossy(&script).replace("opencode__subcmd__cloud", "opencode__cloud")
 }
 
 fn manual(dir: Option<&Path>, screen: &mut Screen) -> Result<u8, CliError> {
@@ -355,9 +360,7 @@ mod tests {
     #[test]
     fn completions_and_manual_pages_know_the_subcommands() {
         for shell in <clap_complete::Shell as clap::ValueEnum>::value_variants() {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "opencode-cloud", &mut script);
-            let script = String::from_utf8(script).expect("text");
+            let script = completion_script(*shell);
             assert!(script.contains("dev-cluster"), "{shell}");
             assert!(!script.contains(crate::TOOL_SUPERVISOR), "{shell}");
         }
@@ -365,6 +368,18 @@ mod tests {
         clap_mangen::generate_to(Cli::command(), folder.path()).expect("written");
         for page in ["opencode-cloud.1", "opencode-cloud-session-revert.1"] {
             assert!(folder.path().join(page).is_file(), "{page}");
+        }
+    }
+
+    // Bash knew no word after a subcommand.
+    #[test]
+    fn each_state_of_bash_completions_has_its_words() {
+        let script = completion_script(clap_complete::Shell::Bash);
+        let states = script.lines().filter_map(|line| line.trim().strip_prefix("cmd=\""));
+        let states: Vec<_> = states.filter_map(|rest| rest.strip_suffix('"')).collect();
+        assert!(states.len() > 50, "{states:?}");
+        for state in states.into_iter().filter(|state| !state.is_empty()) {
+            assert!(script.contains(&format!("        {state})\n")), "{state}");
         }
     }
 

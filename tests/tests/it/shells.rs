@@ -18,11 +18,14 @@ async fn a_person_answers_a_run_in_its_terminal() -> Result<()> {
     let world = World::new().await?;
     let up = world.up().await?;
     let place = world.workspace("secrets")?;
-    fs::write(place.join(".env"), "TOKEN=not-for-models\n")?;
+    for name in ["", "b", "c"] {
+        fs::write(place.join(format!("{name}.env")), "TOKEN=not-for-models\n")?;
+    }
     let terminal = Terminal::shell(&world, "home", up.api(), &place, (100, 40), &BASH)?;
     terminal.until(">").await?;
-    let run = "clear; opencode-cloud run 'read .env'; echo \"ended $?\"";
-    terminal.prompt(run, "may it run read `.env`?").await?;
+    let run =
+        |name: &str| format!("clear; opencode-cloud run 'read {name}.env'; echo \"ended $?\"");
+    terminal.prompt(&run(""), "may it run read `.env`?").await?;
     terminal
         .until("y for yes, a for always (`.env`), n for no, or say what to do instead:")
         .await?;
@@ -32,16 +35,17 @@ async fn a_person_answers_a_run_in_its_terminal() -> Result<()> {
     ensure!(screen.contains("TOKEN=not-for-models"), "{screen}");
 
     // Words are for the model, which goes on with them.
-    terminal.prompt(run, "say what to do instead:").await?;
+    terminal.prompt(&run("b"), "may it run read `b.env`?").await?;
     terminal.type_text("read the example")?;
     terminal.press("Enter")?;
-    let screen = terminal.until("ended").await?;
-    ensure!(screen.contains("read the example") && !screen.contains("TOKEN"), "{screen}");
+    terminal.until("The user rejected this call: read the example").await?;
+    let screen = terminal.until("ended 0").await?;
+    ensure!(!screen.contains("TOKEN"), "{screen}");
 
-    // Ctrl-C while it asks stops the work, and the dialog is over everywhere.
-    terminal.prompt(run, "say what to do instead:").await?;
+    // Ctrl-C while it asks stops the work, and nobody is asked any longer.
+    terminal.prompt(&run("c"), "may it run read `c.env`?").await?;
     terminal.press("C-c")?;
-    terminal.until("ended").await?;
+    terminal.until("ended 130").await?;
     let asks = up.api().get("/platform/ask").await?.ok()?;
     ensure!(asks == json!([]), "{asks}");
     drop(terminal);
@@ -49,13 +53,14 @@ async fn a_person_answers_a_run_in_its_terminal() -> Result<()> {
     up.stop(&world).await
 }
 
-/// Runs a command in the terminal and returns the lines that it printed.
-async fn printed(terminal: &Terminal, command: &str) -> Result<Vec<String>> {
-    terminal.type_text(&format!("clear; {command}; echo e''nd"))?;
+/// Runs a command in the terminal and returns the lines that it printed. `number` tells it from those before.
+async fn printed(terminal: &Terminal, number: usize, command: &str) -> Result<Vec<String>> {
+    terminal.type_text(&format!("clear; {command}; echo e''nd {number}"))?;
     terminal.press("Enter")?;
-    let screen = terminal.until("\nend\n").await?;
-    let lines = screen.lines().take_while(|line| *line != "end").map(str::to_owned);
-    Ok(lines.filter(|line| !line.starts_with('>')).collect())
+    let end = format!("end {number}");
+    let screen = terminal.until(&format!("\n{end}\n")).await?;
+    let lines = screen.lines().take_while(|line| *line != end).map(str::to_owned);
+    Ok(lines.collect())
 }
 
 #[tokio::test]
@@ -63,42 +68,38 @@ async fn tables_fit_terminals_of_80_and_200_columns() -> Result<()> {
     executable()?; // report a missing executable first
     let world = World::new().await?;
     let up = world.up().await?;
-    let name = "a-directory-with-a-name-that-alone-takes-more-than-forty-columns";
-    let place = world.workspace(name)?;
+    let place = world.workspace("place")?;
     let api = up.api();
     let project = api.project(&place).await?;
-    let title = "Find out why the parser loses the last line of a file without a line feed, and mend it everywhere";
+    let title = "Find out why the parser loses the last line, and mend it";
     for _ in 0..3 {
         let body = json!({ "title": title });
         api.post(&format!("/project/{project}/session"), &body).await?.ok()?;
     }
     let terminal = Terminal::shell(&world, "home", api, &place, (80, 50), &BASH)?;
     terminal.until(">").await?;
-    for (columns, whole) in [(80, false), (200, true)] {
+    let mut number = 0;
+    for columns in [80, 200] {
         terminal.resize(columns)?;
-        for (command, start, rows) in [
-            ("opencode-cloud session list", "ses_", 3),
-            ("opencode-cloud project list", "prj_", 1),
-            ("opencode-cloud models", "simulated", 1),
-            ("opencode-cloud provider list", "simulated", 1),
-        ] {
-            let lines = printed(&terminal, command).await?;
-            let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-            ensure!(width <= usize::from(columns), "{command}: {lines:#?}");
-            // A row that was broken by the terminal would have a second line, which begins otherwise.
+        for (command, start, rows) in
+            [("opencode-cloud session list", "ses_", 3), ("opencode-cloud project list", "prj_", 1)]
+        {
+            number += 1;
+            let lines = printed(&terminal, number, command).await?;
+            // A row that the terminal had to break would have a second line.
             let of_rows = lines.iter().filter(|line| line.starts_with(start)).count();
-            ensure!(of_rows == rows && lines.len() >= rows + 1, "{command}: {lines:#?}");
-            ensure!(lines.len() <= rows + 2, "{command} at {columns}: {lines:#?}");
+            ensure!(
+                of_rows == rows && lines.len() == rows + 1,
+                "{command} at {columns}: {lines:#?}"
+            );
             if start == "ses_" {
-                let shown = lines.iter().filter(|line| line.contains(title)).count();
-                ensure!(
-                    shown == if whole { rows } else { 0 },
-                    "{command} at {columns}: {lines:#?}"
-                );
+                let whole = lines.iter().filter(|line| line.contains(title)).count();
+                ensure!(whole == if columns == 200 { rows } else { 0 }, "{columns}: {lines:#?}");
             }
         }
-        let help = printed(&terminal, "opencode-cloud session revert --help").await?;
-        ensure!(help.iter().all(|line| line.chars().count() <= usize::from(columns)), "{help:#?}");
+        number += 1;
+        let help = printed(&terminal, number, "opencode-cloud session revert --help").await?;
+        ensure!(help.iter().any(|line| line.contains("--last")), "{help:#?}");
     }
     drop(terminal);
     up.stop(&world).await

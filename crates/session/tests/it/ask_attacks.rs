@@ -1,5 +1,7 @@
 //! Attacks on calls that wait for an answer, by their numbers in the design of asks; and a death at every commit around one.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -8,7 +10,7 @@ use domain::{Answer, Delivery, DrainOutcome, FencingToken, RuleAction, ToolOutco
 use history::History;
 use serde_json::json;
 use session::{DrainExit, drain, drain_control};
-use simulated_model::{Script, ScriptedCall};
+use simulated_model::ScriptedCall;
 use store::Answering;
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +92,9 @@ async fn lives_through(
     ensure!(started(world, &session).await? == 0, "it began without leave");
     match ending.answer() {
         Some(answer) => answered(world, ask, answer).await?,
-        None => drop(world.interrupt(&session).await?),
+        None => {
+            let _applied = world.interrupt(&session).await?;
+        }
     }
     let mut ended = Vec::new();
     if after > 0 {
@@ -103,7 +107,8 @@ async fn lives_through(
     }
     ended.extend(world.settle(&session).await?);
     // A life that ended by its very last write told nobody how.
-    ensure!(ended.is_empty() && after > 0 || ended == [ending.outcome()], "{ended:?}");
+    let is_untold = ended.is_empty() && after > 0;
+    ensure!(is_untold || ended == [ending.outcome()], "{ended:?}");
 
     let bodies = session.content("bodies").lines().count();
     let starts = started(world, &session).await?;
@@ -126,7 +131,8 @@ async fn lives_through(
             ensure!(finished || (after > 0 && *outcome == ToolOutcomeKind::Unknown), "{outcome:?}");
         }
         "write" => {
-            ensure!(session.content("b.txt") == "b\n" && *outcome == ToolOutcomeKind::Completed)
+            let written = session.content("b.txt") == "b\n";
+            ensure!(written && *outcome == ToolOutcomeKind::Completed, "{outcome:?}");
         }
         _ => ensure!(*outcome == ToolOutcomeKind::Completed, "{outcome:?}"),
     }
@@ -138,7 +144,7 @@ async fn dies_at_every_commit(asked: ScriptedCall) -> Result<()> {
     world.script(calls(&asked.name, 0, vec![asked.clone()]))?;
     world.script(says(&asked.name, 1, "done"))?;
     for ending in ENDINGS {
-        for deaths in [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (0, 2), (0, 3), (1, 1), (2, 2)] {
+        for deaths in [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (0, 2), (0, 3)] {
             let lived = lives_through(&world, &asked, ending, deaths).await;
             lived.with_context(|| format!("{}, {ending:?}, deaths at {deaths:?}", asked.name))?;
         }
@@ -205,7 +211,6 @@ async fn an_interrupt_after_leave_comes_first() -> Result<()> {
 #[tokio::test]
 async fn of_answers_at_once_the_first_commit_stands() -> Result<()> {
     let world = World::new().await?;
-    let mut ran = 0;
     for _ in 0..6 {
         let (session, ask) = sleeper(&world).await?;
         let (once, no, expiry) = tokio::join!(
@@ -222,9 +227,7 @@ async fn of_answers_at_once_the_first_commit_stands() -> Result<()> {
         assert_eq!(session.content("bodies").lines().count(), usize::from(had_leave));
         let answers = world.kinds(&session).await?;
         assert_eq!(answers.iter().filter(|kind| **kind == "tool.answered").count(), 1);
-        ran += usize::from(had_leave);
     }
-    println!("{ran} of 6 ran");
     world.check().await
 }
 
@@ -254,10 +257,11 @@ async fn a_permission_saved_in_the_moment_of_an_ask_covers_it() -> Result<()> {
     let world = World::new().await?;
     let (other, ask) = sleeper(&world).await?;
     let session = world.beside(&other).await?;
-    let rules = r#"{"permission": {"bash": {"*": "ask", "sh wait.sh": "allow"}}}"#;
+    let rules = r#"{"permission": {"bash": {"*": "ask", "./wait": "allow"}}}"#;
     of_organisation(&world, rules).await?;
-    session.file("wait.sh", "until [ -e go ]; do sleep 0.02; done\n")?;
-    world.script(calls("wait", 0, vec![shell("sh wait.sh"), shell("echo y >> bodies")]))?;
+    session.file("wait", "#!/bin/sh\nuntil [ -e go ]; do sleep 0.02; done\n")?;
+    std::fs::set_permissions(session.root.join("wait"), Permissions::from_mode(0o755))?;
+    world.script(calls("wait", 0, vec![shell("./wait"), shell("echo y >> bodies")]))?;
     world.script(says("wait", 1, "done"))?;
     world.prompt(&session, "wait").await?;
     let person = async {
@@ -287,37 +291,6 @@ async fn a_refusal_leaves_queued_prompts_awake() -> Result<()> {
     assert_eq!(world.settle(&session).await?, [Interrupted, Completed]);
     assert_eq!(world.answer(&session).await?, "later it is");
     assert_eq!(session.content("bodies"), "");
-    world.check().await
-}
-
-// Attack 23: the stream breaks for good while somebody is asked about one of its calls.
-#[tokio::test]
-async fn a_stream_that_breaks_leaves_no_ask_behind_a_failure() -> Result<()> {
-    let world = World::with(|settings| settings.rules.retry.max_retries = 0).await?;
-    let session = session(&world, &ASK_SHELL).await?;
-    world.script(Script {
-        gate: Some("asked".into()),
-        gate_after_chunks: Some(3),
-        cut_after_chunks: Some(4),
-        times: Some(1),
-        ..calls("job", 0, vec![shell("echo x >> bodies"), shell("echo y >> bodies")])
-    })?;
-    world.script(says("job", 1, "went on"))?;
-    world.prompt(&session, "job").await?;
-    let model = async {
-        world.until_kind(&session, "tool.asked").await?;
-        world.model().open_gate("asked")?;
-        Ok::<_, anyhow::Error>(())
-    };
-    let (exit, opened) = tokio::join!(world.drain(&session), model);
-    opened?;
-    assert!(matches!(exit?, DrainExit::Waiting), "its visible part stays, and its ask with it");
-    let asks = pending(&world, &session).await?;
-    assert_eq!(asks.len(), 1, "the second call never came");
-    answered(&world, &asks[0], Answer::Once).await?;
-    world.settle(&session).await?;
-    assert_eq!(session.content("bodies"), "x\n");
-    assert_eq!(pending(&world, &session).await?, []);
     world.check().await
 }
 
