@@ -1,5 +1,5 @@
 /** Who is signed in. */
-import { ApiError, get, request, steadily, useKey, whenSignedOut } from './api';
+import { ApiError, request, steadily, useKey, whenSignedOut } from './api';
 import { returnPath } from './address';
 import { go, route } from './router.svelte';
 import type { AuthView, Me } from './types';
@@ -21,6 +21,11 @@ export const auth = {
   },
 };
 
+/** The organisation's name in an answer is spelled in one of two ways. */
+function told(view: Me & { organisation?: Me['organization'] }): Me {
+  return { ...view, organization: view.organization ?? view.organisation };
+}
+
 const KEY_ONLY: AuthView = { key: true, link: false, sso: [] };
 
 /** Returns the ways to sign in. */
@@ -37,7 +42,7 @@ export async function ways(): Promise<AuthView> {
 export async function recognise() {
   whenSignedOut(leave);
   try {
-    me = await steadily<Me>('GET', '/platform/me', { open: true });
+    me = told(await steadily<Me>('GET', '/platform/me', { open: true }));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     me = undefined;
@@ -86,9 +91,9 @@ export async function signInWithLink(token: string): Promise<Me> {
 }
 
 function enter(view: Me): Me {
-  me = view;
+  me = told(view);
   known = true;
-  return view;
+  return me;
 }
 
 /** Goes where a sign-in leads: to the page that wanted it, to the first run, or to the sessions. */
@@ -98,11 +103,7 @@ export function arrive(view: Me, query: URLSearchParams) {
 }
 
 export async function rename(name: string) {
-  me = await request<Me>('PATCH', '/platform/me', { body: { name } });
-}
-
-export async function refresh() {
-  me = await get<Me>('/platform/me');
+  me = told(await request<Me>('PATCH', '/platform/me', { body: { name } }));
 }
 
 export async function signOut() {
