@@ -59,7 +59,6 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/vcs", vcs::info),
         Route::get("/vcs/status", vcs::status),
         Route::get("/vcs/diff", vcs::diff_route),
-        Route::get("/vcs/diff/raw", vcs::raw),
         Route::get("/experimental/session", sessions::list_with_projects),
         Route::get("/session", sessions::list),
         Route::post("/session", sessions::create_route),
