@@ -31,6 +31,7 @@ ALTER TABLE location_origin
     -- come from the repository all the same.
     ADD COLUMN shares_base boolean NOT NULL DEFAULT false;
 
--- The code knows the kinds, and more come.
+-- The code knows the kinds, and more come. The build before writes the old ones only, with or without the check.
+-- Contract: unused since schema 33
 ALTER TABLE unnamed_blob DROP CONSTRAINT unnamed_blob_kind_check;
 RESET ROLE;

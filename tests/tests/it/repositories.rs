@@ -43,7 +43,7 @@ async fn a_dirty_repository_goes_out_and_its_work_comes_back() -> Result<()> {
     let before = all(&shop)?;
     let shown = cli.run(&["run", "--here", "--dry-run", "say 1 word"]).await?;
     ensure!(shown.code == Some(0) && shown.err.contains("nothing was sent"), "{shown:?}");
-    let prompt = "run `git status --porcelain && sed -i s/flour.6/flour.60/ prices && git commit -qam theirs && echo x >made`";
+    let prompt = "run `git status --porcelain && sed -i s/6$/60/ prices && git commit -qam theirs && echo x >made`";
     let ran = cli.run(&["run", "--here", "--json", prompt]).await?;
     ensure!(ran.code == Some(0), "{ran:?}");
     for told in ["1 of them untracked", "looks like a secret", ".env"] {

@@ -215,6 +215,7 @@ pub(crate) async fn location_of_sent(
             shown(&name)
         ))),
     });
+    let branch = branch.transpose()?;
     let wip = request.changes.as_ref().map(|changes| {
         let (staged, wip) = (commit(&changes.staged)?, commit(&changes.wip)?);
         Ok::<_, ApiError>(SentChanges { staged, wip })
@@ -236,7 +237,7 @@ pub(crate) async fn location_of_sent(
     let kind = LocationKind::Managed;
     let location = store.ensure_location(org, project.id.clone(), kind, own, now).await?;
     let at = LocationRef { org, location: location.id.clone() };
-    let new = NewSent { repository, commit, branch: branch.transpose()?, sent, now };
+    let new = NewSent { repository, commit, branch, sent, now };
     match store.begin_with_sent(at, new).await {
         Err(StoreError::NotFound) => {
             Err(ApiError::NotFound("an upload that the session begins with was"))

@@ -87,7 +87,6 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/vcs", Needs(SessionRead), vcs::info),
         Route::get("/vcs/status", Needs(SessionRead), vcs::status),
         Route::get("/vcs/diff", Needs(SessionRead), vcs::diff_route),
-        Route::get("/vcs/diff/raw", Needs(SessionRead), vcs::raw),
         Route::get("/experimental/session", Needs(SessionRead), sessions::list_with_projects),
         Route::get("/session", Needs(SessionRead), sessions::list),
         Route::post("/session", Needs(SessionPrompt), sessions::create_route),

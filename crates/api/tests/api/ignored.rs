@@ -46,7 +46,8 @@ async fn both_dialects_name_what_no_contract_has() -> Result<()> {
         (("GET", "/session/ses_a?directory=x&workspace=y"), None, None),
         (("GET", "/session/ses_a?verbose"), None, Some("verbose")),
         // A constant reads nothing, so it cannot tell.
-        (("GET", "/vcs?x=1"), None, None),
+        (("GET", "/global/config?x=1"), None, None),
+        (("GET", "/vcs?x=1"), None, Some("x")),
     ] {
         let (status, named) = told(&world, &gateway, route, body).await;
         assert!(status.is_success(), "{route:?}: {status}");

@@ -12,8 +12,9 @@ use workspaces::{Address, Measured, Pinned, Skeleton, skeleton};
 use super::mirror::{PackFiles, blocking};
 use super::{Fault, Fill, cell, sent};
 
-/// The author of commits that the model makes: without one, git refuses to commit.
-const AUTHOR: &str = "[user]\n\tname = OpenCode\n\temail = noreply@opencode.invalid\n";
+/// The author of commits that the model makes: without one, git refuses to commit. Nothing is tidied up in the background,
+/// since no process outlives its command.
+const AUTHOR: &str = "[user]\n\tname = OpenCode\n\temail = noreply@opencode.invalid\n[maintenance]\n\tauto = false\n";
 
 fn unmade(error: impl std::fmt::Display) -> Fault {
     Fault::later(format!("the workspace's files cannot be made: {error}"))

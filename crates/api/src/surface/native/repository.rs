@@ -83,7 +83,7 @@ pub(crate) async fn bundle(
 }
 
 /// Asks for a patch or a bundle of a session, waits until a worker has made it, and answers with it.
-pub(crate) async fn out(
+async fn out(
     state: &ApiState,
     row: SessionRow,
     kind: &'static str,

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use snapshots::TreeId;
 use store::{OriginRow, SessionFilter, SessionRow, SessionsOf};
@@ -17,7 +16,6 @@ use crate::ApiState;
 use crate::act::{DiffQuery, diff, packs};
 use crate::error::ApiError;
 use crate::surface::extract::{CanRead, Params};
-use crate::surface::native::repository::{PATCH, out};
 use crate::view::FileView;
 
 #[derive(Debug, Deserialize)]
@@ -75,21 +73,6 @@ pub(crate) async fn info(
         None => origin.branch,
     };
     Ok(Json(Info { branch: head.as_ref().map(short), default_branch }))
-}
-
-/// Writes the changes of the newest session as one patch.
-pub(crate) async fn raw(
-    access: CanRead,
-    State(state): State<ApiState>,
-    named: Named,
-) -> Result<Response, ApiError> {
-    match origin(&state, access, &named).await? {
-        Some((row, _)) => out(&state, row, "patch", PATCH).await,
-        None => Err(ApiError::NotOffered(
-            "the directory has no repository that this service knows: `GET /session/{sessionID}/diff` has what a session \
-             changed, file by file",
-        )),
-    }
 }
 
 /// The most bytes of a `HEAD`.
