@@ -33,6 +33,7 @@ mod settings;
 mod stage;
 mod title;
 mod toolbox;
+mod traced;
 mod turn;
 mod workspace;
 

@@ -78,6 +78,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "simulated-model",
             "session-rules",
             "snapshots",
+            "traces",
             "workspaces",
         ],
     ),
