@@ -14,6 +14,7 @@ use crate::observe::ObservedAt;
 use crate::runtime::Runtime;
 use crate::stage::Stage;
 use crate::title::TitleSlot;
+use crate::traced::Traced;
 use crate::workspace::Workspace;
 
 /// The end of a drain, for its owner.
@@ -90,6 +91,7 @@ pub async fn drain(
         log: Log::new(runtime, session, history, own),
         live: Live::new(runtime.signals.clone(), session),
         title: TitleSlot::default(),
+        traced: Traced::new(session),
         files: FileSlot::new(workspace.files().cloned()),
         paid_failures: 0,
     };
@@ -101,6 +103,13 @@ pub async fn drain(
         ran = Box::pin(drain.run(token)).instrument(span) => ran,
         () = fenced.cancelled() => Err(Stop::Fenced),
     };
+    let failure = match &ran {
+        Ok(_) => None,
+        Err(Stop::Fenced) => Some("fenced"),
+        Err(Stop::Superseded) => Some("superseded"),
+        Err(Stop::Store(_)) => Some("store_failed"),
+    };
+    drain.traced.end(failure, runtime.clock.now_ms());
     match ran {
         Ok(exit) => (exit, Some(drain.log.into_history())),
         Err(Stop::Fenced) => (DrainExit::Fenced, None),
@@ -114,6 +123,7 @@ pub(crate) struct Drain<'r> {
     pub(crate) log: Log<'r>,
     pub(crate) live: Live,
     pub(crate) title: TitleSlot<'r>,
+    pub(crate) traced: Traced<'r>,
     pub(crate) files: FileSlot,
     /// This drain's failed requests in a row that may have been charged.
     pub(crate) paid_failures: u32,
@@ -125,6 +135,7 @@ impl<'r> Drain<'r> {
             return Ok(DrainExit::Idle);
         };
         loop {
+            self.answering();
             next = match next {
                 Next::End(Closed::Ended(outcome)) => return Ok(DrainExit::Ended(outcome)),
                 Next::End(Closed::HandedOver) => return Ok(DrainExit::HandedOver),
@@ -154,6 +165,13 @@ impl<'r> Drain<'r> {
                 }
             };
         }
+    }
+
+    /// Notes which prompt the next work answers, for its trace.
+    fn answering(&mut self) {
+        let now = self.stage.runtime.clock.now_ms();
+        let message = self.log.history().last_prompt();
+        self.stage.toolbox.traced = self.traced.answers(message, now);
     }
 
     /// Looks at the session and claims it with the drain's first write. Returns `None` if there is nothing to do.
@@ -199,6 +217,7 @@ impl<'r> Drain<'r> {
                 if !self.log.has_ended() {
                     self.stage.control.claimed(claim);
                 }
+                self.traced.claimed(claim, taken);
                 break (taken, stopped);
             }
             hold = Hold::Lock;
@@ -230,6 +249,7 @@ impl<'r> Drain<'r> {
         if !self.log.has_ended() {
             self.stage.control.claimed(claim);
         }
+        self.traced.claimed(claim, taken);
         self.opened(&next, taken);
         Ok(Some(next))
     }

@@ -35,6 +35,7 @@ mod spending;
 mod stage;
 mod title;
 mod toolbox;
+mod traced;
 mod turn;
 mod workspace;
 

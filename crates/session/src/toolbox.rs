@@ -16,6 +16,7 @@ use tracing::{Instrument, info_span, warn};
 
 use crate::outputs::SessionOutputs;
 use crate::runtime::Runtime;
+use crate::traced::Within;
 use crate::workspace::Workspace;
 
 /// The Location's tools, from intent to settlement.
@@ -23,6 +24,8 @@ pub(crate) struct Toolbox<'r> {
     runtime: &'r Runtime,
     session: &'r SessionRef,
     workspace: &'r Workspace,
+    /// Where the spans of its calls belong.
+    pub(crate) traced: Option<Within>,
 }
 
 /// A call that was run, and what it may have changed.
@@ -44,7 +47,7 @@ impl<'r> Toolbox<'r> {
         session: &'r SessionRef,
         workspace: &'r Workspace,
     ) -> Self {
-        Self { runtime, session, workspace }
+        Self { runtime, session, workspace, traced: None }
     }
 
     /// As decisions see them.
@@ -84,7 +87,7 @@ impl<'r> Toolbox<'r> {
         cancel: CancellationToken,
     ) -> BoxFuture<'r, Ran> {
         let context = self.context(skills, cancel);
-        let (runtime, session) = (self.runtime, self.session);
+        let (runtime, session, traced) = (self.runtime, self.session, self.traced);
         let span = info_span!("session.tool", tool = %intent.tool, call.id = %intent.call);
         let body = async move {
             let started = runtime.clock.now_ms();
@@ -92,11 +95,14 @@ impl<'r> Toolbox<'r> {
                 Some(context) => runtime.tools.run(&call(&intent), &context).await,
                 None => return gone(turn, intent.call, started),
             };
-            let done = Finished { runtime, session, turn, call: intent.call, started };
+            let done = Finished { runtime, session, turn, call: intent.call.clone(), started };
             let ran = done.settle(outcome).await;
             let took = u64::try_from(ran.settled.ended - ran.settled.started).unwrap_or(0);
             let outcome = ran.settled.outcome.as_str();
             telemetry::metrics().tool(&intent.tool, outcome, Duration::from_millis(took));
+            if let Some(traced) = traced {
+                traced.tool(&intent, &ran.settled);
+            }
             ran
         };
         Box::pin(body.instrument(span))

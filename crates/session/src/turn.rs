@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use domain::{AttemptStarted, SessionId, SessionRef, ToolIntent, ToolState};
+use domain::{AttemptStarted, SessionId, SessionRef, TimestampMs, ToolIntent, ToolState, TurnId};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -26,6 +26,7 @@ use crate::providers::{Blocked, Way};
 use crate::rate::Asks;
 use crate::spending::Allowed;
 use crate::toolbox::Ran;
+use crate::traced::Within;
 
 /// The open turn: what it has said, and the bodies of its calls.
 pub(crate) struct Turn<'r> {
@@ -123,27 +124,31 @@ impl<'r> Turn<'r> {
 }
 
 /// The time of a turn, for the operators.
-struct Timed(Instant);
+struct Timed {
+    begun: Instant,
+    since: TimestampMs,
+    traced: Option<Within>,
+}
 
 impl Timed {
-    fn begin() -> Self {
-        Self(Instant::now())
+    fn begin(traced: Option<Within>, since: TimestampMs) -> Self {
+        Self { begun: Instant::now(), since, traced }
     }
 
     /// Notes that the model has said what it says in this turn.
-    fn end(&self, outcome: &'static str) {
-        telemetry::metrics().turn(outcome, self.0.elapsed());
+    fn end(&self, turn: &TurnId, outcome: &'static str) {
+        let took = self.begun.elapsed();
+        telemetry::metrics().turn(outcome, took);
+        if let Some(traced) = self.traced {
+            let until = self.since + i64::try_from(took.as_millis()).unwrap_or(0);
+            let error = Some(outcome).filter(|outcome| *outcome != "completed");
+            traced.turn(turn, (self.since, until), error);
+        }
     }
 }
 
 /// Counts an attempt for the operators.
-fn count(provider: &str, streamed: &Result<Streamed, Stop>, usage: Option<&Usage>, took: Duration) {
-    let outcome = match streamed {
-        Ok(Streamed::Whole) => "completed",
-        Ok(Streamed::Interrupted) => "interrupted",
-        Ok(Streamed::Failed(error)) => word(&error.reason),
-        Err(_) => "broken_off",
-    };
+fn count(provider: &str, outcome: &'static str, usage: Option<&Usage>, took: Duration) {
     telemetry::metrics().attempt(provider, outcome, took);
     if let Some(usage) = usage {
         let tokens = [
@@ -153,6 +158,16 @@ fn count(provider: &str, streamed: &Result<Streamed, Stop>, usage: Option<&Usage
             ("cache_write", usage.cache_write_tokens),
         ];
         telemetry::metrics().used(provider, tokens);
+    }
+}
+
+/// The end of an attempt in a word.
+const fn outcome(streamed: &Result<Streamed, Stop>) -> &'static str {
+    match streamed {
+        Ok(Streamed::Whole) => "completed",
+        Ok(Streamed::Interrupted) => "interrupted",
+        Ok(Streamed::Failed(error)) => word(&error.reason),
+        Err(_) => "broken_off",
     }
 }
 
@@ -193,7 +208,7 @@ impl<'r> Drain<'r> {
     pub(crate) async fn turn(&mut self, mut plan: TurnPlan) -> Result<Next, Stop> {
         let mut turn = Turn::of(Said::new(plan.turn.clone(), plan.message.clone()));
         self.live.begin(plan.message.clone());
-        let timed = Timed::begin();
+        let timed = Timed::begin(self.stage.toolbox.traced, self.stage.runtime.clock.now_ms());
         loop {
             let counted = match self.allowed(&plan, &mut turn).await? {
                 Allowed::Go(counted) => counted,
@@ -205,15 +220,15 @@ impl<'r> Drain<'r> {
             match self.stream(&plan, &mut turn).await? {
                 Streamed::Whole => {
                     self.paid_failures = 0;
-                    timed.end("completed");
+                    timed.end(&plan.turn, "completed");
                     return self.replied(&plan.started, turn).await;
                 }
                 Streamed::Interrupted => {
-                    timed.end("interrupted");
+                    timed.end(&plan.turn, "interrupted");
                     return self.interrupt_turn(turn).await;
                 }
                 Streamed::Failed(error) if turn.said.is_visible() => {
-                    timed.end("cut");
+                    timed.end(&plan.turn, "cut");
                     return self.cut(&plan.started, turn, &error).await;
                 }
                 Streamed::Failed(error) => {
@@ -224,7 +239,7 @@ impl<'r> Drain<'r> {
                     }
                     let delay = self.next_delay(&error);
                     let Some(delay) = delay else {
-                        timed.end("failed");
+                        timed.end(&plan.turn, "failed");
                         let error = provider_error(&error);
                         return self.fail_turn(&plan.started.attempt, turn, error).await;
                     };
@@ -233,7 +248,7 @@ impl<'r> Drain<'r> {
                     let usage = turn.forget_attempt();
                     plan.started = self.schedule_retry(&plan.started, usage, &error, delay).await?;
                     if self.finish_bodies(&mut turn, delay).await? {
-                        timed.end("interrupted");
+                        timed.end(&plan.turn, "interrupted");
                         return self.interrupt_turn(turn).await;
                     }
                 }
@@ -263,9 +278,15 @@ impl<'r> Drain<'r> {
     ) -> Result<Streamed, Stop> {
         let AttemptStarted { attempt, ordinal, .. } = &plan.started;
         let span = info_span!("session.attempt", attempt.id = %attempt, ordinal);
-        let begun = Instant::now();
+        let (begun, clock) = (Instant::now(), self.stage.runtime.clock.clone());
+        let since = clock.now_ms();
         let streamed = Box::pin(self.attempt(plan, turn)).instrument(span).await;
-        count(&plan.model.provider, &streamed, turn.said.usage.as_ref(), begun.elapsed());
+        let (outcome, usage) = (outcome(&streamed), turn.said.usage.as_ref());
+        count(&plan.model.provider, outcome, usage, begun.elapsed());
+        if let Some(traced) = self.stage.toolbox.traced {
+            let error = Some(outcome).filter(|outcome| *outcome != "completed");
+            traced.attempt(plan, usage, (since, clock.now_ms()), error);
+        }
         turn.ahead = None;
         streamed
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use journeys::{Api, World, ancestors, events_of, eventually, oracle, processes_naming};
+use journeys::{Api, Process, World, ancestors, events_of, eventually, oracle, processes_naming};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
@@ -111,15 +111,75 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     None
 }
 
+/// A collector of traces that nobody here wrote. It prints each span as a line of JSON.
+struct Tap {
+    process: Process,
+    url: String,
+}
+
+impl Tap {
+    fn start(world: &World) -> Result<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = std::env::split_paths(&path).map(|folder| folder.join("oteltap"));
+        let program = found.into_iter().find(|program| program.is_file());
+        let program = program.context("no oteltap is on the PATH: ./dev test installs it")?;
+        let port = boot::free_port()?;
+        let (args, unbuffered) = (
+            ["--port".to_owned(), port.to_string()],
+            ("PYTHONUNBUFFERED".to_owned(), "1".to_owned()),
+        );
+        let process = Process::start("oteltap", &program, &args, &[unbuffered], &world.logs())?;
+        Ok(Self { process, url: format!("http://127.0.0.1:{port}") })
+    }
+
+    fn spans(&self) -> Vec<Value> {
+        let lines = self.process.stdout();
+        lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+/// The work on a prompt is one trace, whoever did it, and holds no text of it.
+async fn one_trace(tap: &Tap) -> Result<()> {
+    let linked = |span: &Value| {
+        span["name"] == "invoke_agent" && span["links"].as_array().is_some_and(|it| !it.is_empty())
+    };
+    let (second, of_it) = eventually("the spans of both drains have come", 60, async || {
+        let spans = tap.spans();
+        let Some(second) = spans.iter().find(|span| linked(span)).cloned() else { return Ok(None) };
+        let of_it = spans.into_iter().filter(|span| span["traceId"] == second["traceId"]);
+        Ok(Some((second, of_it.collect::<Vec<_>>())))
+    })
+    .await?;
+    let first = &second["links"][0]["spanId"];
+    ensure!(second["links"][0]["traceId"] == second["traceId"], "{second}");
+    let named = |name: &str| -> Vec<&Value> {
+        let begins = |span: &&Value| span["name"].as_str().is_some_and(|it| it.starts_with(name));
+        of_it.iter().filter(begins).collect()
+    };
+    ensure!(named("admit").len() == 1, "{of_it:#?}");
+    let drains = named("invoke_agent");
+    ensure!(drains.iter().any(|span| span["spanId"] == *first), "the lost drain is ended: {drains:#?}");
+    let turns = named("turn");
+    let parents: Vec<_> = turns.iter().map(|span| &span["parentSpanId"]).collect();
+    ensure!(parents.contains(&first) && parents.contains(&&second["spanId"]), "{turns:#?}");
+    ensure!(named("chat ").len() >= 3 && !named("execute_tool ").is_empty(), "{of_it:#?}");
+    let text = tap.process.stdout();
+    for secret in ["three steps", "lost.txt", "kept.txt", "sleep 600"] {
+        ensure!(!text.contains(secret), "{secret} is in a span");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_snapshot()
 -> Result<()> {
     let world = World::new().await?;
-    let s3 = S3::start()?;
+    let (s3, tap) = (S3::start()?, Tap::start(&world)?);
     let flags = format!(
         "--placements=1 --gateways=1 --workers=2 --no-restart --workspace-disk=own --blob-url=s3://{BUCKET}/cluster \
-         --blob-endpoint=http://{} --blob-region=us-east-1 --blob-access-key=j --blob-secret-key=j",
-        s3.host()
+         --blob-endpoint=http://{} --blob-region=us-east-1 --blob-access-key=j --blob-secret-key=j --otlp-endpoint={}",
+        s3.host(),
+        tap.url
     );
     let cluster = world.cluster(&flags.split(' ').collect::<Vec<_>>()).await?;
     // The store has what it says that it has not.
@@ -179,6 +239,7 @@ async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_
     let sent = world.model().requests().pop().and_then(|asked| asked.body).context("a body")?;
     let text = serde_json::to_string(&notice["text"])?;
     ensure!(sent.contains(&text), "the model is told: {sent}");
+    one_trace(&tap).await?;
     work(api, session, "run ls").await?;
     let there = last_result(&world)?;
     ensure!(there.contains("kept.txt") && there.contains("saved.txt"), "{there}");

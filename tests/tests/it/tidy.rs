@@ -79,6 +79,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "simulated-model",
             "session-rules",
             "snapshots",
+            "traces",
             "workspaces",
         ],
     ),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use settings::Effective;
 use sha2::{Digest, Sha256};
 use store::{Admission, AdmittedPrompt, NewPrompt, SettingsOf, StoreError};
+use traces::{Kind, Span, genai, span_of, trace_of};
 
 use super::attachment::Attachment;
 use super::choice::{ModelRequest, agent, has_model, variant};
@@ -233,6 +234,51 @@ fn texts(parts: &[PartRequest], text: Option<&str>) -> Result<Vec<String>, ApiEr
     Ok(texts)
 }
 
+/// The span of an admission: the root of the trace of everything that answers the prompt.
+struct Admitted {
+    message: MessageId,
+    /// The text, if operators want it.
+    text: Option<String>,
+}
+
+/// The longest text of a span, in bytes.
+const TRACED_BYTES: usize = 4_096;
+
+impl Admitted {
+    fn of(prompt: &PromptAdmitted) -> Self {
+        let text = traces::content().prompts.then(|| {
+            let PromptAdmitted { parts, .. } = prompt;
+            let texts = parts.iter().map(|part| match part {
+                PromptPart::Text { text, .. } => text.as_str(),
+            });
+            let text = texts.collect::<Vec<_>>().join("\n");
+            text[..text.floor_char_boundary(TRACED_BYTES)].to_owned()
+        });
+        Self { message: prompt.message.clone(), text }
+    }
+
+    fn record(self, session: &SessionId, time: (TimestampMs, TimestampMs)) {
+        let trace = trace_of(&self.message);
+        if !traces::is_on(&trace) {
+            return;
+        }
+        let id = span_of(genai::ADMIT, self.message.as_str());
+        let mut attributes = vec![(genai::CONVERSATION, session.to_string().into())];
+        attributes.extend(self.text.map(|text| (genai::PROMPT, text.into())));
+        traces::record(Span {
+            trace,
+            id,
+            parent: None,
+            links: Vec::new(),
+            name: genai::ADMIT.to_owned(),
+            kind: Kind::Server,
+            time,
+            attributes,
+            error: None,
+        });
+    }
+}
+
 /// Admits a prompt. Once this returns, the prompt cannot be lost. Its worker gets a hint in parallel to the answer.
 pub(crate) async fn admit(
     state: &ApiState,
@@ -257,6 +303,7 @@ pub(crate) async fn admit(
     prompt.by = Some(principal.author.clone());
     has_model(state, org, prompt.model.as_ref()).await?;
     let (id, wakes) = (prompt.message.clone(), prompt.wake);
+    let traced = Admitted::of(&prompt);
     let new = NewPrompt { session: session.clone(), prompt, now };
     let told = state.store().admit_prompt(org, new).await;
     telemetry::metrics().admission(match &told {
@@ -278,6 +325,7 @@ pub(crate) async fn admit(
         }
         other => other?,
     };
+    traced.record(&session, (now, state.clock().now_ms()));
     let at = SessionRef { org, location: admitted.location.clone(), session };
     retry::settle(state, &at, &mut admitted, wakes).await?;
     // Sent before the hint, so that the hint is no news to our own reader.

@@ -35,6 +35,7 @@ use super::model::{check_named, is_simulated};
 use super::network::NetworkArgs;
 use super::secrets::{self, SecretsArgs};
 use super::tool_policy::CommandPolicy;
+use super::traces::TraceArgs;
 use super::worker_role::Folders;
 use crate::output::Screen;
 
@@ -75,6 +76,9 @@ pub struct ClusterCommand {
     /// Where tool outputs and snapshots are kept.
     #[command(flatten)]
     pub blobs: BlobArgs,
+    /// The traces of its processes.
+    #[command(flatten)]
+    pub traces: TraceArgs,
     /// The model that answers.
     #[command(flatten)]
     pub model: ModelArgs,
@@ -326,6 +330,7 @@ impl Cluster {
             vec![("OPENCODE_CLOUD_SECRETS_KEY", keys.trim_end().replace('\n', ","))];
         providers.extend(egress.variables());
         providers.extend(args.blobs.variables());
+        providers.extend(args.traces.variables());
         for (name, value) in [
             ("OPENCODE_CLOUD_MODEL_KEY", &args.model.model_key),
             ("OPENAI_API_KEY", &args.model.openai_api_key),
@@ -389,6 +394,7 @@ impl Cluster {
             ];
             let shared = self.data.path();
             words.extend(args.blobs.words(shared));
+            words.extend(args.traces.words());
             words.extend(args.network.words());
             words.extend(args.disk.words());
             match args.workspace_disk {
@@ -430,6 +436,7 @@ impl Cluster {
                 "--allow-local-paths".to_owned(),
             ];
             words.extend(args.blobs.words(self.data.path()));
+            words.extend(args.traces.words());
             if let Ok(here) = std::env::current_dir() {
                 words.push(format!("--directory={}", here.display()));
             }

@@ -32,6 +32,7 @@ mod price;
 pub mod roles;
 pub mod secrets;
 mod tool_policy;
+mod traces;
 pub mod up;
 mod worker_role;
 

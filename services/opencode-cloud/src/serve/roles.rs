@@ -29,6 +29,7 @@ use super::metrics::MetricsArgs;
 use super::model::models;
 use super::placement_role::{self, Internal, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
+use super::traces::TraceArgs;
 use super::up::{check_level, check_schema};
 use super::worker_role::{self, WorkerSetup};
 
@@ -70,6 +71,9 @@ pub struct GatewayArgs {
     /// The metrics of the process.
     #[command(flatten)]
     pub metrics: MetricsArgs,
+    /// The traces of the process.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// Arguments of `worker`.
@@ -105,6 +109,9 @@ pub struct WorkerArgs {
     /// The metrics of the process.
     #[command(flatten)]
     pub metrics: MetricsArgs,
+    /// The traces of the process.
+    #[command(flatten)]
+    pub traces: TraceArgs,
     /// The keys that seal credentials.
     #[command(flatten)]
     pub secrets: SecretsArgs,
@@ -249,6 +256,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let egress = args.egress.egress()?;
     let root = TaskGroup::root("gateway");
     args.metrics.serve("gateway", &root).await?;
+    args.traces.start("gateway", &root)?;
     let feed = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
     let known = Some(feed.clone());
     let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);
@@ -299,6 +307,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
     let egress = args.egress.egress()?;
     let root = TaskGroup::root("worker");
     args.metrics.serve("worker", &root).await?;
+    args.traces.start("worker", &root)?;
     let catalog = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
     let known = Some(catalog.clone());
     let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);

@@ -29,6 +29,7 @@ use super::metrics::MetricsArgs;
 use super::model::{check_named, missing_key, models};
 use super::placement_role::{self, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
+use super::traces::TraceArgs;
 use super::worker_role::{self, WorkerSetup};
 use crate::output::Screen;
 
@@ -87,6 +88,9 @@ pub struct UpArgs {
     /// The metrics of the process.
     #[command(flatten)]
     pub metrics: MetricsArgs,
+    /// The traces of the process.
+    #[command(flatten)]
+    pub traces: TraceArgs,
     /// Directory for stock clients that name none [default: the current one]
     #[arg(long, help_heading = "Sessions", value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
@@ -212,6 +216,7 @@ async fn serve_on(
     let keys = secrets::parse(&args.secrets.or_made_in(data.path())?)?;
     let root = TaskGroup::root("up");
     args.metrics.serve("up", &root).await?;
+    args.traces.start("up", &root)?;
     let feed = args.catalog.feed(&egress, store, &clock, &root.role("catalog")).await?;
     let (known, out) = (Some(feed.clone()), egress.clone());
     let credentials = secrets::credentials(store.clone(), Some(keys), out, known, clock.clone());
