@@ -7,6 +7,7 @@ use std::path::Path;
 
 use axum::Json;
 use axum::extract::State;
+use domain::OrgId;
 use serde::{Deserialize, Serialize};
 use snapshots::TreeId;
 use store::{OriginRow, SessionFilter, SessionRow, SessionsOf};
@@ -40,12 +41,12 @@ pub(crate) async fn diff_route(
     named: Named,
     Params(query): Params<Query>,
 ) -> Result<Json<Vec<FileView>>, ApiError> {
-    if query.mode == Some(Mode::Branch) && origin(&state, access, &named).await?.is_none() {
+    if query.mode == Some(Mode::Branch) && origin(&state, access.org, &named).await?.is_none() {
         return Err(ApiError::NotOffered(
             "the directory has no repository that this service knows: leave `mode` out for the changes of the newest session",
         ));
     }
-    changes(&state, access, &named).await.map(Json)
+    changes(&state, access.org, &named).await.map(Json)
 }
 
 /// The branch of a directory.
@@ -63,7 +64,7 @@ pub(crate) async fn info(
     State(state): State<ApiState>,
     named: Named,
 ) -> Result<Json<Info>, ApiError> {
-    let Some((row, origin)) = origin(&state, access, &named).await? else {
+    let Some((row, origin)) = origin(&state, access.org, &named).await? else {
         return Ok(Json(Info::default()));
     };
     let short = |name: &String| name.strip_prefix("refs/heads/").unwrap_or(name).to_owned();
@@ -97,23 +98,23 @@ async fn head(state: &ApiState, row: &SessionRow) -> Result<Option<String>, ApiE
 /// Returns the directory's newest session with its repository.
 async fn origin(
     state: &ApiState,
-    access: CanRead,
+    org: OrgId,
     named: &Named,
 ) -> Result<Option<(SessionRow, OriginRow)>, ApiError> {
-    let Some(row) = newest(state, access, named).await? else { return Ok(None) };
+    let Some(row) = newest(state, org, named).await? else { return Ok(None) };
     let origin = state.store().origin(row.at.location_ref()).await?;
     Ok(origin.map(|origin| (row, origin)))
 }
 
 async fn newest(
     state: &ApiState,
-    access: CanRead,
+    org: OrgId,
     named: &Named,
 ) -> Result<Option<SessionRow>, ApiError> {
     let directory = named.or_default(state.settings()).await?.directory;
     let of = SessionsOf::Directory(directory);
     let newest = SessionFilter { of, with_archived: true, ..SessionFilter::default() };
-    Ok(state.store().sessions(access.org, newest, 1).await?.rows.into_iter().next())
+    Ok(state.store().sessions(org, newest, 1).await?.rows.into_iter().next())
 }
 
 /// Lists the changes without their patches.
@@ -122,16 +123,12 @@ pub(crate) async fn status(
     State(state): State<ApiState>,
     named: Named,
 ) -> Result<Json<Vec<FileView>>, ApiError> {
-    let files = changes(&state, access, &named).await?;
+    let files = changes(&state, access.org, &named).await?;
     Ok(Json(files.into_iter().map(|file| FileView { patch: None, ..file }).collect()))
 }
 
-async fn changes(
-    state: &ApiState,
-    access: CanRead,
-    named: &Named,
-) -> Result<Vec<FileView>, ApiError> {
-    match newest(state, access, named).await? {
+async fn changes(state: &ApiState, org: OrgId, named: &Named) -> Result<Vec<FileView>, ApiError> {
+    match newest(state, org, named).await? {
         Some(row) => Ok(diff(state, &row, DiffQuery::default()).await?.files),
         None => Ok(Vec::new()),
     }
