@@ -48,7 +48,7 @@ def settings(*role):
         command = [executable(), *role, "--help"]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         flags = set(re.findall(r"^\s+(?:-\w, )?(--[a-z][a-z-]*)", text, re.MULTILINE))
-        _settings[role] = flags, set(re.findall(r"\[env: ([A-Z_]+)=?\]?", text))
+        _settings[role] = flags, set(re.findall(r"\[env:\s+([A-Z_]+)", text))
     return _settings[role]
 
 

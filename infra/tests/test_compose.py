@@ -1,0 +1,189 @@
+"""The compose file: its services run here as processes, with the command lines and the environment that it gives them.
+
+Unproved by this: the images, the owners of volumes, and the timing of health checks, which need a container engine.
+"""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import unittest
+
+from servers import Process, clean, folder, free_port, postgres, until, work_at
+from tools import ROOT, check_settings, executable, program
+
+# What the image sets.
+IMAGE = {"HOME": "/data", "OPENCODE_CLOUD_DATA_DIR": "/data"}
+
+
+def services(profile, *more):
+    """The services of a profile as Compose understands them, without settings of whoever runs this."""
+    compose = program("compose", "docker-compose")
+    profiles = [f"--profile={name}" for name in (profile, *more)]
+    command = [compose, *profiles, "config", "--format", "json"]
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["services"]
+
+
+class Host:
+    """A machine on which each service is a process instead of a container."""
+
+    def __init__(self, work, known, database):
+        self.work, self.known, self.program = work, known, executable()
+        self.ports = {}
+        self.running = []
+        (work / "bin").mkdir()
+        (work / "bin/opencode-cloud").symlink_to(self.program)
+        # USER:PASSWORD and HOST:PORT/NAME
+        account, address = database.split("://")[1].split("@")
+        self.places = [("postgres:5432/opencode_cloud", address)]
+        for path in ("/secrets", "/data"):
+            (work / path[1:]).mkdir()
+        # This server's own; the script keeps what is there.
+        (work / "secrets/admin-password").write_text(account.split(":")[1])
+        for name, service in known.items():
+            inside = "4222" if name == "nats" else (service.get("environment") or {}).get("OPENCODE_CLOUD_PORT")
+            if inside:
+                self.ports[name] = free_port()
+                self.places.append((f"{name}:{inside}", f"127.0.0.1:{self.ports[name]}"))
+
+    def here(self, text):
+        """Puts what is here in place of what would be in containers: folders, and addresses of other services."""
+        for there, place in self.places:
+            text = text.replace(there, place)
+        text = re.sub(r"^/compose\b", str(ROOT / "infra/compose"), text)
+        return re.sub(r"(^|=)/(secrets|data)\b", rf"\1{self.work}/\2", text)
+
+    def words(self, name):
+        """The command line of a service, with the image's program unless the file names another."""
+        service = self.known[name]
+        words = [*(service.get("entrypoint") or [self.program]), *service["command"]]
+        return [self.here(word) for word in words]
+
+    def environment(self, name):
+        given = {**IMAGE, **(self.known[name].get("environment") or {})}
+        # Without a value it would be the caller's, who has none here.
+        found = {key: self.here(value) for key, value in given.items() if value is not None}
+        if name in self.ports:
+            found["OPENCODE_CLOUD_PORT"] = str(self.ports[name])
+        # `opencode-cloud` is on the image's PATH.
+        return {"PATH": f"{self.work}/bin:{os.environ['PATH']}", **found}
+
+    def once(self, name):
+        """Runs a service that ends by itself, and returns what it printed."""
+        done = subprocess.run(self.words(name), capture_output=True, text=True, cwd=self.work,
+                              env=clean(self.environment(name)), timeout=120)
+        assert done.returncode == 0, f"{name}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    def start(self, name, words=None):
+        process = Process(words or self.words(name), self.environment(name), self.work / f"{name}.log")
+        self.running.append((name, process))
+        return process
+
+    def healthy(self, name, process):
+        """Waits until the service's own health check passes."""
+        test = self.known[name]["healthcheck"]["test"]
+        inside = self.known[name]["environment"]["OPENCODE_CLOUD_PORT"]
+        assert test[0] == "CMD" and inside in test, test
+        command = [str(self.ports[name]) if word == inside else self.here(word) for word in test[1:]]
+        until(lambda: subprocess.run(command, capture_output=True, env=clean({})).returncode == 0, f"{name} is healthy", process)
+
+    def url(self, name):
+        return f"http://127.0.0.1:{self.ports[name]}"
+
+    def secret(self, name):
+        return (self.work / "secrets" / name).read_text()
+
+    def stop(self):
+        """Ends everything, the last one first, and returns who did not end well."""
+        ended = [(name, process.stop()) for name, process in reversed(self.running)]
+        self.running = []
+        # A NATS that is told to stop says so with its code.
+        return [(name, code) for name, code in ended if code != (1 if name == "nats" else 0)]
+
+
+@contextlib.contextmanager
+def host(profile):
+    known = services(profile)
+    with folder() as work, postgres(work) as database:
+        machine = Host(work, known, database)
+        try:
+            yield machine
+        finally:
+            machine.stop()
+
+
+class Compose(unittest.TestCase):
+    def test_one_process_works(self):
+        with host("single") as machine:
+            self.assertEqual(sorted(machine.known), ["migrate", "postgres", "secrets", "service"])
+            machine.once("secrets")
+            made = {name: machine.secret(name) for name in os.listdir(machine.work / "secrets")}
+            machine.once("secrets")
+            self.assertEqual({name: machine.secret(name) for name in made}, made, "a second start makes none")
+            for name in made:
+                self.assertEqual((machine.work / "secrets" / name).stat().st_mode & 0o077, 0 if name != "admin-password" else 0o044, name)
+            self.assertIn("the database is at schema", machine.once("migrate"))
+            service = machine.start("service")
+            machine.healthy("service", service)
+            # docker compose exec service opencode-cloud key
+            asked = subprocess.run([machine.program, "key"], env=clean(machine.environment("service")), capture_output=True, text=True)
+            self.assertIn("hello", work_at(machine.program, machine.url("service"), asked.stdout.strip()))
+            told = service.told()
+            self.assertIn("OpenCode Cloud is ready at", told)
+            for name, secret in made.items():
+                self.assertTrue(name == "admin-password" or secret not in told, f"{name} is in the log")
+            self.assertEqual(machine.stop(), [])
+
+    def test_a_cluster_works(self):
+        with host("cluster") as machine:
+            self.assertNotIn("service", machine.known, "one database has one kind of service")
+            machine.once("secrets")
+            machine.once("migrate")
+            # The server takes the made file; only its ports are others here.
+            nats = program("nats", "nats-server")
+            words = [*machine.words("nats")[1:], f"--port={machine.ports['nats']}", f"--http_port={free_port()}"]
+            machine.start("nats", [nats, *words])
+            placements = [(name, machine.start(name)) for name in ("placement-1", "placement-2", "placement-3")]
+            for name, process in placements:
+                machine.healthy(name, process)
+            self.assertIn("the group is founded in generation", machine.once("found"))
+            self.assertEqual(machine.once("found"), "the group is founded already\n")
+            for name in ("worker-1", "worker-2", "gateway-1", "gateway-2"):
+                machine.healthy(name, machine.start(name))
+            for name in ("gateway-1", "gateway-2"):
+                self.assertIn("hello", work_at(machine.program, machine.url(name), machine.secret("bootstrap-key")))
+            self.assertEqual(machine.stop(), [])
+
+    def test_every_setting_is_one_of_the_executable(self):
+        for profile in ("single", "cluster"):
+            for name, service in services(profile).items():
+                words = service.get("command")
+                if name in ("postgres", "nats") or service.get("entrypoint"):
+                    continue
+                role = words[:2] if words[0] in ("secrets", "placement") else words[:1]
+                with self.subTest(service=name):
+                    check_settings(self, role, words, service.get("environment") or {})
+
+    def test_there_is_no_password_and_no_open_port(self):
+        program("compose", "docker-compose")
+        for profile in ("single", "cluster"):
+            for name, service in services(profile).items():
+                for variable, value in (service.get("environment") or {}).items():
+                    if re.search("PASSWORD|SECRET|KEY", variable):
+                        self.assertTrue(value is None or value.startswith("/secrets/"), f"{name}: {variable}")
+                for port in service.get("ports", []):
+                    self.assertEqual(port["host_ip"], "127.0.0.1", name)
+                if "/" not in service["image"] and service["image"].startswith("opencode-cloud"):
+                    self.assertEqual((service["cap_drop"], service["read_only"]), (["ALL"], True), name)
+
+    def test_the_image_sets_what_this_test_believes(self):
+        self.assertIn("\nENV HOME=/data OPENCODE_CLOUD_DATA_DIR=/data\n", (ROOT / "Dockerfile").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
