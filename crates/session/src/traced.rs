@@ -12,9 +12,9 @@ use traces::{Kind, Span, SpanId, TraceId, Value, drain_span, span_of, trace_of};
 pub(crate) struct Traced<'r> {
     session: &'r SessionRef,
     claim: Option<Claim>,
-    /// The earlier drain has not ended, and whether it stopped on purpose.
-    was_open: bool,
-    handed_over: bool,
+    /// Whether it goes on with what an earlier drain has not ended, and whether that one could not say so.
+    continues: bool,
+    was_lost: bool,
     recoveries: i16,
     answering: Option<Answering>,
 }
@@ -36,13 +36,14 @@ pub(crate) struct Within {
 impl<'r> Traced<'r> {
     pub(crate) fn new(session: &'r SessionRef) -> Self {
         let (claim, answering) = (None, None);
-        Self { session, claim, was_open: false, handed_over: false, recoveries: 0, answering }
+        Self { session, claim, continues: false, was_lost: false, recoveries: 0, answering }
     }
 
     /// The drain has its claim.
     pub(crate) fn claimed(&mut self, claim: Claim, taken: Taken) {
         let Taken { was_open, handed_over, recoveries } = taken;
-        (self.was_open, self.handed_over, self.recoveries) = (was_open, handed_over, recoveries);
+        (self.continues, self.was_lost) = (was_open, was_open && !handed_over);
+        self.recoveries = recoveries;
         self.claim = Some(claim);
     }
 
@@ -57,9 +58,10 @@ impl<'r> Traced<'r> {
             self.end(None, now);
             let trace = trace_of(message);
             let answering = Answering { message: message.clone(), trace, since: now };
-            let is_first = std::mem::take(&mut self.was_open);
+            // An earlier drain that stopped on purpose has ended its own span.
+            let is_lost = std::mem::take(&mut self.was_lost);
             self.answering = Some(answering).filter(|_| traces::is_on(&trace));
-            if is_first {
+            if is_lost {
                 self.lost(trace, now);
             }
         }
@@ -70,8 +72,7 @@ impl<'r> Traced<'r> {
     /// Ends the span of a drain that this one has taken over from: its worker cannot.
     fn lost(&self, trace: TraceId, now: TimestampMs) {
         let Some(earlier) = self.earlier() else { return };
-        let error = (!self.handed_over).then_some("taken_over");
-        self.record(trace, earlier, Vec::new(), (now, now), error);
+        self.record(trace, earlier, Vec::new(), (now, now), Some("taken_over"));
     }
 
     fn earlier(&self) -> Option<SpanId> {
@@ -83,7 +84,8 @@ impl<'r> Traced<'r> {
     pub(crate) fn end(&mut self, error: Option<&'static str>, now: TimestampMs) {
         let Some(Answering { trace, since, .. }) = self.answering.take() else { return };
         let Some(claim) = self.claim else { return };
-        let links = self.earlier().filter(|_| self.recoveries > 0).into_iter().collect();
+        let continues = std::mem::take(&mut self.continues);
+        let links = self.earlier().filter(|_| continues).into_iter().collect();
         let id = drain_span(&self.session.session, claim);
         self.record(trace, id, links, (since, now), error);
     }

@@ -1,14 +1,12 @@
 //! Spans as a request of OTLP in protobuf.
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
-use opentelemetry_proto::tonic::resource::v1::Resource as ProtoResource;
-use opentelemetry_proto::tonic::trace::v1::span::{Link, SpanKind};
-use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as ProtoSpan, Status};
 use prost::Message;
 
 use crate::genai::{ERROR, SCHEMA_URL};
+use crate::proto::{
+    Any, AnyValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, Link, ResourceSpans,
+    ScopeSpans, Span as ProtoSpan, SpanKind, Status, StatusCode,
+};
 use crate::{Kind, Span, Value};
 
 /// The process that spans come from.
@@ -31,14 +29,13 @@ pub fn encode(spans: Vec<Span>, resource: Resource) -> Vec<u8> {
     let scope = InstrumentationScope {
         name: "opencode-cloud".to_owned(),
         version: resource.version.to_owned(),
-        ..InstrumentationScope::default()
     };
     let scope_spans = ScopeSpans {
         scope: Some(scope),
         spans: spans.into_iter().map(proto).collect(),
         schema_url: SCHEMA_URL.to_owned(),
     };
-    let resource = ProtoResource { attributes, ..ProtoResource::default() };
+    let resource = crate::proto::Resource { attributes };
     let resource_spans = ResourceSpans {
         resource: Some(resource),
         scope_spans: vec![scope_spans],
@@ -50,11 +47,7 @@ pub fn encode(spans: Vec<Span>, resource: Resource) -> Vec<u8> {
 fn proto(span: Span) -> ProtoSpan {
     let nanos = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000);
     let trace_id = span.trace.0.to_vec();
-    let link = |id: crate::SpanId| Link {
-        trace_id: trace_id.clone(),
-        span_id: id.0.to_vec(),
-        ..Link::default()
-    };
+    let link = |id: crate::SpanId| Link { trace_id: trace_id.clone(), span_id: id.0.to_vec() };
     let mut attributes: Vec<_> =
         span.attributes.into_iter().map(|(name, value)| attribute(name, value)).collect();
     let status = span.error.map(|error| {
@@ -77,15 +70,14 @@ fn proto(span: Span) -> ProtoSpan {
         links: span.links.into_iter().map(link).collect(),
         status,
         trace_id,
-        ..ProtoSpan::default()
     }
 }
 
 fn attribute(name: &str, value: Value) -> KeyValue {
     let value = match value {
-        Value::Text(text) => any_value::Value::StringValue(text),
-        Value::Number(number) => any_value::Value::IntValue(number),
+        Value::Text(text) => Any::Text(text),
+        Value::Number(number) => Any::Number(number),
     };
     let value = Some(AnyValue { value: Some(value) });
-    KeyValue { key: name.to_owned(), value, ..KeyValue::default() }
+    KeyValue { key: name.to_owned(), value }
 }

@@ -14,6 +14,7 @@
 mod encode;
 pub mod genai;
 mod id;
+mod proto;
 mod queue;
 mod span;
 
