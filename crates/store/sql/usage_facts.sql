@@ -1,4 +1,4 @@
--- What the events of a session above `p_first`, up to `p_last`, add to the sums of usage, by hour. Only the log and rows that are
+-- The facts that the events of a session above `p_first`, up to `p_last`, add to the sums of usage, by hour. Only the log and rows that are
 -- made of it are read, so the sums of any two spans are those of both together. The copied events of a Fork add nothing:
 -- the other session had them.
 --

@@ -46,7 +46,7 @@ pub(crate) struct LimitsView {
 #[derive(Debug, Serialize, JsonSchema)]
 struct LimitView {
     whose: String,
-    /// What the person is called, if that is known.
+    /// The name of the person, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     monthly_nanos: i64,
