@@ -158,7 +158,10 @@ async fn one_trace(tap: &Tap) -> Result<()> {
     };
     ensure!(named("admit").len() == 1, "{of_it:#?}");
     let drains = named("invoke_agent");
-    ensure!(drains.iter().any(|span| span["spanId"] == *first), "the lost drain is ended: {drains:#?}");
+    ensure!(
+        drains.iter().any(|span| span["spanId"] == *first),
+        "the lost drain is ended: {drains:#?}"
+    );
     let turns = named("turn");
     let parents: Vec<_> = turns.iter().map(|span| &span["parentSpanId"]).collect();
     ensure!(parents.contains(&first) && parents.contains(&&second["spanId"]), "{turns:#?}");

@@ -272,6 +272,29 @@ async fn the_recount_finds_a_sum_that_is_off() {
     }
 }
 
+#[tokio::test]
+async fn a_damaged_log_holds_up_no_other() {
+    let world = World::new().await;
+    world.fence(1).await;
+    let (damaged, whole) = (world.session().await, world.session().await);
+    for session in [&damaged, &whole] {
+        answered(&world, session, "key_a").await;
+    }
+    sqlx::query(
+        "UPDATE session_event SET payload = replace(payload, '120', '\"many\"')
+         WHERE kind = 'turn.settled' AND incarnation = (SELECT incarnation FROM session_head WHERE id = $1)",
+    )
+    .bind(damaged.session.as_str())
+    .execute(&world.root)
+    .await
+    .expect("damaged");
+    count(&world).await;
+    assert_eq!(sum(&world, "turns").await, 1);
+    answered(&world, &whole, "key_a").await;
+    count(&world).await;
+    assert_eq!(sum(&world, "turns").await, 2);
+}
+
 /// Writers, counters that stop anywhere, deletes, forks and rebuilds, from a seed; then the sums are those of a recount.
 #[tokio::test]
 async fn sums_equal_a_recount_wherever_counters_end() {
