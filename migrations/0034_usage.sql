@@ -24,7 +24,7 @@ CREATE TABLE usage_hourly (
     org_id uuid NOT NULL,
     -- The beginning of the hour.
     starts_ms bigint NOT NULL,
-    -- Who wrote the newest prompt then: a person or service account, else a key; '' when nobody knows.
+    -- The author of the newest prompt then: a person or service account, else a key; '' when nobody knows.
     person text COLLATE "C" NOT NULL,
     project text COLLATE "C" NOT NULL,
     agent text COLLATE "C" NOT NULL,
@@ -97,7 +97,7 @@ CREATE TABLE usage_outcome (
     PRIMARY KEY (org_id, starts_ms, provider, model, outcome, code)
 );
 
--- What some events of a session add, by everything that sums are kept by.
+-- The facts that some events of a session add, by everything that sums are kept by.
 CREATE TYPE usage_fact AS (
     starts_ms bigint, person text, project text, agent text, provider text, model text,
     -- Of ended calls and turns only.

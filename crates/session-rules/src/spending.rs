@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::{Author, SessionError};
 
-/// Who may begin no turn because a monthly limit of cost is reached, and why.
+/// The people who may begin no turn because a monthly limit of cost is reached, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpendingStop {
     /// Nobody may.

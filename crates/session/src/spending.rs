@@ -5,7 +5,7 @@
 //! request   what is spent, with the most that the requests of this worker which run may cost, has reached it: wait
 //! ```
 //!
-//! What is spent is looked up every two seconds at most, by each worker for each organisation that has a limit. A
+//! Costs are looked up every two seconds at most, by each worker for each organisation that has a limit. A
 //! request of this worker counts with the most that it may cost until a look has seen what it did cost. So a worker
 //! passes a limit by one request at most; and with W workers all together by what the others begin within two seconds
 //! before it is reached, which each of them counts for itself (docs/decisions/0076).
@@ -28,7 +28,7 @@ pub(crate) const FRESH_FOR: Duration = Duration::from_secs(2);
 /// The pause of a request before it asks again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What the drains of a worker know of limits. Cheap to clone.
+/// The knowledge of limits that the drains of a worker share. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Spending {
     organisations: Arc<Mutex<HashMap<OrgId, Arc<Organisation>>>>,
@@ -83,7 +83,7 @@ impl Drop for Counted {
 pub(crate) enum Allowed {
     /// It may, and counts.
     Go(Option<Counted>),
-    /// What runs may use up the rest: ask again.
+    /// Running requests may use up the rest: ask again.
     Wait,
     /// A limit is reached.
     Stop(SessionError),
@@ -123,7 +123,7 @@ impl Spending {
         let at = Instant::now();
         let spent = match store.spent(org, now).await {
             Ok(spent) => {
-                // What ended before the look is in what it found.
+                // A request that ended before the look is in its sums.
                 own.requests().ended.retain(|(ended, _)| *ended >= at);
                 Arc::new(spent)
             }
@@ -137,7 +137,7 @@ impl Spending {
         (own, spent)
     }
 
-    /// Who may begin no turn.
+    /// Returns who may begin no turn.
     pub(crate) async fn stop(
         &self,
         store: &Store,

@@ -19,7 +19,7 @@ BEGIN
                 WHERE c.org_id = p_org AND (c.xid >= known.next_xid OR c.xid = ANY (known.running)) AND NOT c.gone)
         INTO next_xid, running, sessions FROM (SELECT pg_current_snapshot() AS seen) AS now;
     ELSE
-        -- What commits after this statement is above the position.
+        -- A commit after this statement is above the position.
         SELECT pg_snapshot_xmax(now.seen)::text, ARRAY(SELECT pg_snapshot_xip(now.seen)::text),
             ARRAY(SELECT h.id FROM session_head h
                 LEFT JOIN usage_through t ON t.org_id = p_org AND t.incarnation = h.incarnation

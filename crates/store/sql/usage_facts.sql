@@ -1,4 +1,4 @@
--- What the events of a session above `p_first`, up to `p_last`, add to the sums of usage, by hour. Only the log and rows that are
+-- The facts that the events of a session above `p_first`, up to `p_last`, add to the sums of usage, by hour. Only the log and rows that are
 -- made of it are read, so the sums of any two spans are those of both together. The copied events of a Fork add nothing:
 -- the other session had them.
 --
@@ -9,6 +9,9 @@ RETURNS SETOF usage_fact LANGUAGE plpgsql STABLE SET search_path = public, pg_te
 DECLARE
     copied bigint;
     created json;
+    -- Nothing that a provider or a catalog says makes a sum too large for its column.
+    tokens_most CONSTANT bigint := 1000000000000;
+    cost_most CONSTANT bigint := 1000000000000000;
     since bigint;
     has_moved CONSTANT boolean := EXISTS (
         SELECT FROM left_location l WHERE l.org_id = p_org AND l.incarnation = p_number);
@@ -50,14 +53,14 @@ BEGIN
     fact AS (
         SELECT e.time_ms - e.time_ms % 3600000 AS starts_ms,
             (SELECT w.person FROM writer w WHERE w.seq <= e.seq ORDER BY w.seq DESC LIMIT 1) AS person,
-            (SELECT w.project FROM place w WHERE w.seq <= e.seq ORDER BY w.seq DESC LIMIT 1) AS project,
+            coalesce((SELECT w.project FROM place w WHERE w.seq <= e.seq ORDER BY w.seq DESC LIMIT 1), '') AS project,
             coalesce(t.agent, e.p->>'agent', '') AS agent,
             coalesce(t.provider, e.p#>>'{model,provider}', '') AS provider,
             coalesce(t.model, e.p#>>'{model,model}', '') AS model,
             -- A model may call anything a tool.
             CASE e.kind WHEN 'tool.settled' THEN coalesce(left(r.tool, 64), '') END AS tool,
-            CASE e.kind WHEN 'turn.settled' THEN e.p->>'outcome' WHEN 'tool.settled' THEN e.p->>'outcome'
-                WHEN 'retry.scheduled' THEN 'retried' END AS outcome,
+            CASE WHEN e.kind IN ('turn.settled', 'tool.settled') THEN coalesce(e.p->>'outcome', '')
+                WHEN e.kind = 'retry.scheduled' THEN 'retried' END AS outcome,
             CASE WHEN e.kind IN ('turn.settled', 'retry.scheduled') THEN coalesce(e.p#>>'{error,code}', '') END AS code,
             CASE e.kind WHEN 'tool.settled'
                 THEN greatest((e.p->>'ended')::bigint - (e.p->>'started')::bigint, 0) ELSE 0 END AS run_ms,
@@ -71,12 +74,12 @@ BEGIN
             (e.kind = 'retry.scheduled')::integer AS retries,
             (e.kind = 'attempt.started' AND e.p->'pricing' IS NULL)::integer AS unpriced,
             (e.kind = 'compaction.ended')::integer AS compactions,
-            coalesce((e.used->>'input')::bigint, 0) AS input_tokens,
-            coalesce((e.used->>'output')::bigint, 0) AS output_tokens,
-            coalesce((e.used->>'reasoning')::bigint, 0) AS reasoning_tokens,
-            coalesce((e.used->>'cache_read')::bigint, 0) AS cache_read_tokens,
-            coalesce((e.used->>'cache_write')::bigint, 0) AS cache_write_tokens,
-            coalesce((e.used->>'cost')::bigint, 0) AS cost_nanos,
+            least(coalesce((e.used->>'input')::bigint, 0), tokens_most) AS input_tokens,
+            least(coalesce((e.used->>'output')::bigint, 0), tokens_most) AS output_tokens,
+            least(coalesce((e.used->>'reasoning')::bigint, 0), tokens_most) AS reasoning_tokens,
+            least(coalesce((e.used->>'cache_read')::bigint, 0), tokens_most) AS cache_read_tokens,
+            least(coalesce((e.used->>'cache_write')::bigint, 0), tokens_most) AS cache_write_tokens,
+            least(coalesce((e.used->>'cost')::bigint, 0), cost_most) AS cost_nanos,
             (e.kind = 'tool.settled')::integer AS tool_calls,
             (e.kind = 'tool.settled' AND e.p->>'outcome' <> 'completed')::integer AS tool_failures,
             coalesce(lines.added, 0) AS lines_added, coalesce(lines.removed, 0) AS lines_removed
@@ -90,11 +93,16 @@ BEGIN
         ) AS lines ON e.kind = 'workspace.snapshotted'
     )
     SELECT f.starts_ms, f.person, f.project, f.agent, f.provider, f.model, f.tool, f.outcome, f.code,
-        sum(f.run_ms)::bigint, sum(f.sessions), sum(f.prompts), sum(f.turns), sum(f.failed), sum(f.interrupted),
-        sum(f.turn_ms)::bigint, sum(f.requests), sum(f.retries), sum(f.unpriced), sum(f.compactions),
-        sum(f.input_tokens)::bigint, sum(f.output_tokens)::bigint, sum(f.reasoning_tokens)::bigint,
-        sum(f.cache_read_tokens)::bigint, sum(f.cache_write_tokens)::bigint, sum(f.cost_nanos)::bigint,
-        sum(f.tool_calls), sum(f.tool_failures), sum(f.lines_added)::bigint, sum(f.lines_removed)::bigint
+        coalesce(sum(f.run_ms), 0)::bigint, coalesce(sum(f.sessions), 0)::bigint, coalesce(sum(f.prompts), 0)::bigint,
+        coalesce(sum(f.turns), 0)::bigint, coalesce(sum(f.failed), 0)::bigint,
+        coalesce(sum(f.interrupted), 0)::bigint, coalesce(sum(f.turn_ms), 0)::bigint,
+        coalesce(sum(f.requests), 0)::bigint, coalesce(sum(f.retries), 0)::bigint,
+        coalesce(sum(f.unpriced), 0)::bigint, coalesce(sum(f.compactions), 0)::bigint,
+        coalesce(sum(f.input_tokens), 0)::bigint, coalesce(sum(f.output_tokens), 0)::bigint,
+        coalesce(sum(f.reasoning_tokens), 0)::bigint, coalesce(sum(f.cache_read_tokens), 0)::bigint,
+        coalesce(sum(f.cache_write_tokens), 0)::bigint, coalesce(sum(f.cost_nanos), 0)::bigint,
+        coalesce(sum(f.tool_calls), 0)::bigint, coalesce(sum(f.tool_failures), 0)::bigint,
+        coalesce(sum(f.lines_added), 0)::bigint, coalesce(sum(f.lines_removed), 0)::bigint
     FROM fact f
     GROUP BY f.starts_ms, f.person, f.project, f.agent, f.provider, f.model, f.tool, f.outcome, f.code;
 END $$;

@@ -54,7 +54,7 @@ impl Month {
     }
 }
 
-/// What is spent in a month, where there are limits. Amounts are in nano-USD.
+/// The costs of a month, where there are limits. Amounts are in nano-USD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spent {
     /// The month.
@@ -86,7 +86,7 @@ impl Spent {
 }
 
 impl Store {
-    /// What is spent in the month of `now`, with all that is committed: it counts what is not counted yet. Without limits
+    /// Sums up the costs of the month of `now`, with all that is committed: it counts what is not counted yet. Without limits
     /// it sums nothing up.
     ///
     /// # Errors

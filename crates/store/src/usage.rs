@@ -8,6 +8,7 @@
 //! that adds its sums. So a caller may end anywhere, and several may do the same work.
 
 use domain::{OrgId, TimestampMs};
+use tracing::warn;
 
 use crate::connections::Limit;
 use crate::{Store, StoreError};
@@ -60,11 +61,27 @@ impl Store {
     pub async fn count_usage(&self, org: OrgId) -> Result<usize, StoreError> {
         let due = self.due_usage(org).await?;
         for sessions in due.sessions.chunks(AT_ONCE) {
-            while self.roll_up_usage(org, sessions.to_vec()).await? {}
+            if self.count_sessions(org, sessions.to_vec()).await.is_err() {
+                // A log that cannot be counted holds up no other.
+                for session in sessions {
+                    match self.count_sessions(org, vec![session.clone()]).await {
+                        Err(error) if is_of_data(&error) => {
+                            warn!(%error, session, "the log of a session cannot be counted");
+                        }
+                        counted => counted?,
+                    }
+                }
+            }
         }
         let sessions = due.sessions.len();
         self.keep_usage_position(due).await?;
         Ok(sessions)
+    }
+
+    /// Counts all that is new of these sessions.
+    async fn count_sessions(&self, org: OrgId, sessions: Vec<String>) -> Result<(), StoreError> {
+        while self.roll_up_usage(org, sessions.clone()).await? {}
+        Ok(())
     }
 
     /// Finds the sessions that may have events which are not counted.
@@ -139,4 +156,11 @@ impl Store {
         })
         .await
     }
+}
+
+/// Whether Postgres could not make sense of what is stored: it would say the same again.
+fn is_of_data(error: &StoreError) -> bool {
+    let StoreError::Database(error) = error else { return false };
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
 }

@@ -262,7 +262,7 @@ impl Store {
     }
 }
 
-/// What people and projects are called, by id, as far as anybody knows.
+/// The names of people and the directories of projects, by id, as far as anybody knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageNames(pub std::collections::BTreeMap<String, String>);
 

@@ -34,7 +34,7 @@ async fn assert_exact(world: &World) {
     assert_eq!(world.store.usage_violations(world.org).await.expect("a recount"), []);
 }
 
-/// What the rows of sessions say that they used.
+/// The sums of what the rows of sessions say.
 async fn listed(world: &World) -> (i64, i64, i64) {
     sqlx::query_as(
         "SELECT sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(cost_nanos)::bigint FROM session
@@ -77,8 +77,8 @@ async fn every_kind_of_event_is_counted_once() {
     assert_eq!(counted(&world).await, once, "the figures of the list");
     assert!(once.2 > 0 && once.0 >= USAGE.input * 4, "{once:?}");
     assert_eq!(sum(&world, "sessions").await, 1);
-    assert_eq!(sum(&world, "prompts").await, 2, "the synthetic one is nobody's");
-    assert_eq!(sum(&world, "turns").await, 5);
+    assert_eq!(sum(&world, "prompts").await, 4, "the synthetic ones are nobody's");
+    assert_eq!(sum(&world, "turns").await, 7);
     assert_eq!((sum(&world, "tool_calls").await, sum(&world, "tool_failures").await), (2, 1));
     assert_eq!((sum(&world, "retries").await, sum(&world, "compactions").await), (1, 1));
     assert_eq!(sum(&world, "requests").await, sum(&world, "unpriced").await);
@@ -173,8 +173,8 @@ async fn a_deleted_session_leaves_its_sums() {
     assert_eq!(sum(&world, "sessions").await, 3, "it is another one now");
     answered(&world, &other, "key_a").await;
     world.store.delete_session(world.org, other.session.clone()).await.expect("deleted");
-    assert_eq!(sum(&world, "turns").await, 6);
-    assert_eq!(count(&world).await, 1, "only the one that was made again");
+    assert_eq!(sum(&world, "turns").await, 8);
+    assert_eq!(count(&world).await, 1, "it was changed, and is not there any more");
     assert_exact(&world).await;
 }
 
@@ -270,6 +270,29 @@ async fn the_recount_finds_a_sum_that_is_off() {
         assert!(!found.is_empty() || tamper.contains("turns - 1"), "{tamper}");
         assert!(found.iter().all(|it| it.invariant == "I22"), "{found:?}");
     }
+}
+
+#[tokio::test]
+async fn a_damaged_log_holds_up_no_other() {
+    let world = World::new().await;
+    world.fence(1).await;
+    let (damaged, whole) = (world.session().await, world.session().await);
+    for session in [&damaged, &whole] {
+        answered(&world, session, "key_a").await;
+    }
+    sqlx::query(
+        "UPDATE session_event SET payload = replace(payload, '120', '\"many\"')
+         WHERE kind = 'turn.settled' AND incarnation = (SELECT incarnation FROM session_head WHERE id = $1)",
+    )
+    .bind(damaged.session.as_str())
+    .execute(&world.root)
+    .await
+    .expect("damaged");
+    count(&world).await;
+    assert_eq!(sum(&world, "turns").await, 1);
+    answered(&world, &whole, "key_a").await;
+    count(&world).await;
+    assert_eq!(sum(&world, "turns").await, 2);
 }
 
 /// Writers, counters that stop anywhere, deletes, forks and rebuilds, from a seed; then the sums are those of a recount.

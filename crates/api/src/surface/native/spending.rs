@@ -46,7 +46,7 @@ pub(crate) struct LimitsView {
 #[derive(Debug, Serialize, JsonSchema)]
 struct LimitView {
     whose: String,
-    /// What the person is called, if that is known.
+    /// The name of the person, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     monthly_nanos: i64,
@@ -135,7 +135,7 @@ fn nanos(usd: f64) -> Result<i64, ApiError> {
             "`monthly_usd` is between 0 and {MOST_USD}, or null for no limit"
         )));
     }
-    #[expect(clippy::cast_possible_truncation, reason = "it is at most a hundred million cents")]
+    // At most a hundred million cents.
     let cents = (usd * 100.0).round() as i64;
     Ok(cents * 10_000_000)
 }
