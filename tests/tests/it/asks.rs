@@ -156,19 +156,19 @@ async fn of_a_reply_an_interrupt_and_an_expiry_one_stands() -> Result<()> {
     let by = SystemClock::new().now_ms() + 1_500 - first.context("an expiry")?;
     move_expiry(&world.data(), by).await?;
     // Spread over the time in which the expiry comes, so that each of the three is the first for some.
-    let reply = json!({ "reply": "once" });
+    let (reply, nothing) = (json!({ "reply": "once" }), json!({}));
     for (at, (_, session, _)) in all.iter().enumerate() {
         let (ask, stop) =
             (format!("/platform/ask/{}", asks[at]), format!("/platform/session/{session}/abort"));
         let (replied, stopped) = match at % 3 {
-            0 => tokio::join!(one.post(&ask, &reply), two.post(&stop, &json!({}))),
+            0 => tokio::join!(one.post(&ask, &reply), two.post(&stop, &nothing)),
             1 => {
-                let stopped = two.post(&stop, &json!({})).await;
+                let stopped = two.post(&stop, &nothing).await;
                 (one.post(&ask, &reply).await, stopped)
             }
             _ => {
                 tokio::time::sleep(Duration::from_millis(1_500)).await;
-                (one.post(&ask, &reply).await, two.post(&stop, &json!({})).await)
+                (one.post(&ask, &reply).await, two.post(&stop, &nothing).await)
             }
         };
         let (replied, stopped) = (replied?.status, stopped?.status);

@@ -146,8 +146,9 @@ async fn one_trace(tap: &Tap) -> Result<()> {
     let (second, of_it) = eventually("the spans of both drains have come", 60, async || {
         let spans = tap.spans();
         let Some(second) = spans.iter().find(|span| linked(span)).cloned() else { return Ok(None) };
-        let of_it = spans.into_iter().filter(|span| span["traceId"] == second["traceId"]);
-        Ok(Some((second, of_it.collect::<Vec<_>>())))
+        let is_of_it = |span: &Value| span["traceId"] == second["traceId"];
+        let of_it: Vec<Value> = spans.into_iter().filter(is_of_it).collect();
+        Ok(Some((second, of_it)))
     })
     .await?;
     let first = &second["links"][0]["spanId"];
