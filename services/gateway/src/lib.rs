@@ -1,10 +1,11 @@
-//! The gateway role: the API on a listener, and an orderly shutdown.
+//! The gateway role: the API and the console on a listener, and an orderly shutdown.
 //!
 //! ```text
-//! clients ──HTTP──▶ listener ──▶ api::router          stop: not ready ─▶ streams end ─▶ requests finish
+//! clients ──HTTP──▶ listener ─┬▶ api::router          stop: not ready ─▶ streams end ─▶ requests finish
+//!                             └▶ console::router
 //! ```
 //!
-//! Absent on purpose: every route; those are in `api`.
+//! Absent on purpose: every route; those are in `api` and `console`.
 
 mod listener;
 
@@ -61,7 +62,9 @@ pub fn serve(
     let group = parts.tasks.child("listener");
     let state = ApiState::start(parts);
     let limits = options.limits;
-    let app = router(state.clone()).layer(RequestBodyTimeoutLayer::new(limits.body));
+    // A path that both have would stop us here.
+    let app = router(state.clone()).merge(console::router());
+    let app = app.layer(RequestBodyTimeoutLayer::new(limits.body));
     let (stop, connections) = (group.token(), group.clone());
     group.spawn(LISTENER, listener::serve(listener, app, limits, connections, stop));
     Ok(Gateway { address, state, listener: group, options })

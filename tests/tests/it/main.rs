@@ -8,6 +8,7 @@ mod attached;
 mod blobs;
 mod catalog;
 mod cluster;
+mod console;
 mod contract;
 mod credentials;
 mod docs;

@@ -70,7 +70,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("product", &["auth", "tools", "catalog", "credentials"]),
-    ("edge", &["api", "session"]),
+    ("edge", &["api", "console", "session"]),
     ("services", &["gateway", "worker", "placement-service"]),
     ("executable", &["opencode-cloud"]),
 ];

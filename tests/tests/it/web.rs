@@ -19,7 +19,7 @@ use crate::stock::released_client;
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Returns the browser.
-fn chromium() -> Result<PathBuf> {
+pub(crate) fn chromium() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let names = ["chromium", "chromium-browser", "google-chrome"];

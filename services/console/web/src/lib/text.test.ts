@@ -1,0 +1,140 @@
+import { describe, expect, it } from 'vitest';
+import { flattened } from './flatten';
+import { read } from './follow';
+import { ago, count, place, repositoryDirectory, took, usd } from './format';
+import { lex, safeLink, unescaped, visible } from './markdown';
+import { countsOf, rowsOf } from './patch';
+import { parse, returnPath } from './address';
+import { linesOf, spansOf } from './terminal';
+
+describe('markdown', () => {
+  const text = '# Title\n\nSome *words* and `code`.\n\n- one\n- two\n\n```rust\nfn main() {}\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd with <b>html</b>.\n';
+
+  it('that grows letter by letter reads as the whole does', () => {
+    let grown = lex('');
+    for (let end = 1; end <= text.length; end++) grown = lex(text.slice(0, end), grown);
+    expect(grown.blocks).toEqual(lex(text).blocks);
+  });
+
+  it('keeps the blocks that cannot change', () => {
+    const before = lex('one\n\ntwo\n\nthree\n\nfour');
+    const after = lex('one\n\ntwo\n\nthree\n\nfour and more', before);
+    expect(after.blocks[0]).toBe(before.blocks[0]);
+  });
+
+  it('opens no link that runs something', () => {
+    for (const href of ['javascript:alert(1)', 'data:text/html,x', '/platform/logout', 'vbscript:x', '']) {
+      expect(safeLink(href), href).toBeUndefined();
+    }
+    expect(safeLink('https://example.com/a')?.host).toBe('example.com');
+  });
+
+  it('takes back what the lexer escapes, and shows hidden signs', () => {
+    expect(unescaped('a &lt;b&gt; &amp;amp; &quot;')).toBe('a <b> &amp; "');
+    expect(visible('a\u202eb')).toBe('a\\u202eb');
+  });
+});
+
+describe('output of a terminal', () => {
+  it('has colours and no other control sequence', () => {
+    const lines = linesOf('\u001b[2J\u001b[31mred\u001b[0m\u001b]0;title\u0007 plain\n10%\r50%\r100%\n');
+    expect(lines).toEqual(['\u001b[31mred\u001b[0m plain', '100%']);
+    expect(spansOf(lines[0]!)).toEqual([
+      { text: 'red', class: 'ansi-red', color: undefined },
+      { text: ' plain', class: '', color: undefined },
+    ]);
+  });
+
+  it('of Windows has lines too', () => {
+    expect(linesOf('a\r\nb\r\n')).toEqual(['a', 'b']);
+  });
+});
+
+describe('a patch', () => {
+  it('has rows with their numbers', () => {
+    const rows = rowsOf('--- a/x\n+++ b/x\n@@ -3,2 +3,3 @@\n a\n-b\n+c\n+d\n');
+    expect(rows.map(({ kind, old, now }) => [kind, old, now])).toEqual([
+      ['hunk', undefined, undefined],
+      ['same', 3, 3],
+      ['del', 4, undefined],
+      ['add', undefined, 4],
+      ['add', undefined, 5],
+    ]);
+    expect(countsOf(rows)).toEqual({ additions: 2, deletions: 1 });
+  });
+
+  it('of several files names each', () => {
+    const rows = rowsOf('A a.rs\n@@ -0,0 +1 @@\n+a\nM b.rs\n@@ -1 +1 @@\n-b\n+c\n');
+    expect(rows.filter(({ kind }) => kind === 'file').map(({ text }) => text)).toEqual(['a.rs', 'b.rs']);
+  });
+
+  it('that is broken is shown line by line', () => {
+    expect(rowsOf('@@ -1,9 +1,9 @@\n+a\n').map(({ kind }) => kind)).toContain('add');
+    expect(rowsOf('just words\n')).toEqual([{ kind: 'same', text: 'just words' }]);
+  });
+});
+
+it('coloured code becomes lines', () => {
+  const root = {
+    type: 'root',
+    children: [
+      { type: 'element', properties: { className: ['hljs-keyword'] }, children: [{ type: 'text', value: 'fn' }] },
+      { type: 'text', value: ' a\nb' },
+    ],
+  };
+  expect(flattened(root)).toEqual([[['hljs-keyword', 'fn'], ['', ' a']], [['', 'b']]]);
+});
+
+describe('a stream', () => {
+  it('has events, deltas and words that end it', () => {
+    expect(read('turn.started', '{"seq":1}')).toEqual({ kind: 'event', event: { seq: 1 } });
+    expect(read('delta', '{"offset":1}')).toEqual({ kind: 'delta', delta: { offset: 1 } });
+    expect([read('reconnect', ''), read('resync', ''), read('gone', '')]).toEqual(['again', 'again', 'gone']);
+  });
+});
+
+describe('words for people', () => {
+  it('tell times, sizes and money', () => {
+    const now = Date.UTC(2026, 5, 10);
+    expect(ago(now - 5_000, now)).toBe('just now');
+    expect(ago(now - 3 * 3_600_000, now)).toMatch(/3\s?h/);
+    expect(ago(now - 20 * 86_400_000, now)).toContain('May');
+    expect([took(950), took(4_250), took(185_000)]).toEqual(['950 ms', '4.3 s', '3 min 5 s']);
+    expect([count(950), count(12_400), count(1_200_000)]).toEqual(['950', '12.4k', '1.2M']);
+    expect([usd(0), usd(0.001), usd(1.5)]).toEqual(['$0', '< $0.01', '$1.50']);
+  });
+
+  it('name a place by its last parts', () => {
+    expect(place('/home/me/code/garden')).toBe('…/code/garden');
+    expect(place('/github.com/owner/name@main')).toBe('owner/name@main');
+    expect(place('/workspace/x')).toBe('/workspace/x');
+  });
+});
+
+describe('the address of a repository', () => {
+  it('becomes a directory', () => {
+    expect(repositoryDirectory('https://github.com/o/n.git', ' main ')).toBe('/github.com/o/n@main');
+    expect(repositoryDirectory('github.com/o/n/', '')).toBe('/github.com/o/n');
+  });
+
+  it('that cannot be fetched says why', () => {
+    expect(() => repositoryDirectory('git://github.com/o/n', '')).toThrow('https://');
+    expect(() => repositoryDirectory('https://me:x@github.com/o/n', '')).toThrow('password');
+    expect(() => repositoryDirectory('https://github.com/', '')).toThrow('lacks');
+  });
+});
+
+describe('an address of the console', () => {
+  it('names a page', () => {
+    expect(parse('/o/org_1/session/ses_1', '?a=b')).toMatchObject({ page: 'session', org: 'org_1', id: 'ses_1' });
+    expect(parse('/', '')).toMatchObject({ page: 'home', org: '' });
+  });
+
+  it('to come back to is always one of ours', () => {
+    const back = (path: string) => returnPath(new URLSearchParams({ return: path }));
+    expect(back('/o/org_1/needs')).toBe('/o/org_1/needs');
+    for (const path of ['//evil.example', 'https://evil.example', '/o//evil', '/o/\\evil', '/login', '/platform/logout']) {
+      expect(back(path), path).toBeUndefined();
+    }
+  });
+});

@@ -1,0 +1,12 @@
+import './styles/fonts.css';
+import './styles/tokens.css';
+import './styles/base.css';
+import { mount } from 'svelte';
+import App from './App.svelte';
+import { start } from './lib/router.svelte';
+import { wear } from './lib/theme.svelte';
+
+wear();
+start();
+const target = document.getElementById('app');
+if (target) mount(App, { target });

@@ -1,0 +1,240 @@
+// A person's day in the console. Each line of the output is a step that was seen on the screen; a line of input lets
+// the walk go on after `waits`. A failure ends with what the screen shows.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+import { chromium } from 'playwright-core';
+
+const LIMIT = 60_000;
+const { service, key, browser: program } = JSON.parse(process.argv[2]);
+const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const seen = (step) => console.log(step);
+// The page's policy lets no text become a program; the driver may bring one.
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+const browser = await chromium.launch({ executablePath: program, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+/** What must not happen: faults of scripts, breaches of the policy, requests to anybody else. */
+const faults = [];
+
+async function tab() {
+  const context = await browser.newContext({ viewport: { width: 1400, height: 900 } });
+  const page = await context.newPage();
+  page.setDefaultTimeout(LIMIT);
+  page.on('pageerror', (error) => faults.push(`script: ${String(error).slice(0, 400)}`));
+  page.on('console', (message) => {
+    if (message.text().startsWith('breach ')) faults.push(message.text());
+  });
+  page.on('request', (request) => {
+    if (!request.url().startsWith(service)) faults.push(`asked somebody else: ${request.url()}`);
+  });
+  await page.addInitScript(() =>
+    addEventListener('securitypolicyviolation', (event) =>
+      console.log(`breach of ${event.violatedDirective}: ${event.blockedURI} ${event.sample} ${event.sourceFile}:${event.lineNumber}`),
+    ),
+  );
+  return page;
+}
+
+async function signIn(page) {
+  await page.goto(`${service}/login`);
+  await page.getByLabel('Key', { exact: true }).fill(key);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.waitForURL((url) => !url.pathname.startsWith('/login'));
+}
+
+/** Goes to a page without loading it anew. */
+const go = (page, path) =>
+  page.evaluate((path) => {
+    const org = location.pathname.split('/')[2] ?? '-';
+    history.pushState(null, '', path.replace('/o/ORG', `/o/${org}`));
+    dispatchEvent(new PopStateEvent('popstate'));
+  }, path);
+
+/** Fails when a rule of accessibility is broken on a page, in light or dark. */
+async function accessible(page, name) {
+  for (const colorScheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    await page.waitForTimeout(250);
+    const found = await page.evaluate(async () => {
+      const { violations } = await window.axe.run(document, { resultTypes: ['violations'] });
+      return violations
+        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ target, any }) => `${target} ${any[0]?.message ?? ''}`).join(' | ')}`);
+    });
+    for (const fault of found) faults.push(`${name}, ${colorScheme}: ${fault}`);
+  }
+  await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+}
+
+const prompt = (page) => page.getByLabel('Prompt', { exact: true });
+const log = (page) => page.getByRole('log');
+async function say(page, words) {
+  await prompt(page).fill(words);
+  await page.keyboard.press('Enter');
+}
+const until = (page, words) => log(page).getByText(words).last().waitFor();
+const idle = (page) => page.getByRole('button', { name: 'Stop', exact: true }).waitFor({ state: 'detached' });
+
+async function walk() {
+  const page = await tab();
+  await page.addInitScript(axe);
+  await page.goto(`${service}/o/-/needs`);
+  await page.getByRole('heading', { name: 'Sign in to OpenCode Cloud' }).waitFor();
+  await accessible(page, 'login');
+  await page.getByLabel('Key', { exact: true }).fill('oc_wrong');
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('alert').waitFor();
+  await signIn(page);
+  seen('signed in');
+
+  await go(page, '/first');
+  await page.getByRole('heading', { name: 'Which model shall work for you?' }).waitFor();
+  await page.getByRole('radio', { name: /Simulated/ }).click();
+  await accessible(page, 'first run');
+  await page.getByRole('button', { name: 'Use the simulated model' }).click();
+  await page.getByRole('button', { name: /create hello.md/ }).click();
+  await until(page, 'Done, says the simulated model');
+  seen('first answer');
+
+  const write = log(page).locator('[data-tool=write]');
+  await write.getByRole('button', { name: /Wrote/ }).click();
+  await write.getByText('# Hello').waitFor();
+  await idle(page);
+  await accessible(page, 'session');
+  seen('tool unfolded');
+
+  await say(page, 'create .env containing A=1 then read .env');
+  await page.getByRole('group', { name: 'The session waits for your answer' }).waitFor();
+  await accessible(page, 'session that asks');
+  const other = await tab();
+  await other.addInitScript(axe);
+  await signIn(other);
+  await go(other, '/o/ORG/needs');
+  await other.getByText('May it read a file?').waitFor();
+  await accessible(other, 'needs you');
+  await other.getByRole('button', { name: 'Allow once' }).click();
+  await other.getByText('Nothing waits for you').waitFor();
+  await until(page, 'allowed once');
+  await until(page, 'read: 1: A=1');
+  await idle(page);
+  seen('answered from another tab');
+
+  await say(page, 'read .env');
+  await page.getByRole('button', { name: 'Reject…' }).click();
+  await page.getByLabel('What should it do instead?').fill('look elsewhere');
+  await page.getByRole('button', { name: 'Reject and go on' }).click();
+  await until(page, 'rejected');
+  await idle(page);
+  seen('rejected with words');
+
+  await say(page, 'ask me');
+  await page.getByRole('radio', { name: /Tabs/ }).click();
+  await accessible(page, 'question');
+  await page.getByRole('button', { name: 'Answer', exact: true }).click();
+  await until(page, 'As you like');
+  await idle(page);
+  seen('question answered');
+
+  await say(page, 'run seq 1 900');
+  const run = log(page).locator('[data-tool=shell]').last();
+  await run.getByRole('button', { name: /Ran/ }).click();
+  await run.getByRole('region').getByText('900', { exact: true }).or(run.getByRole('region').getByText('1', { exact: true })).first().waitFor();
+  const lines = await run.locator('.line').count();
+  if (lines > 150) faults.push(`a long output has ${lines} lines on the page`);
+  await run.getByRole('button', { name: /Ran/ }).click();
+  await idle(page);
+  seen('long output');
+
+  await say(page, 'tell the story');
+  await until(page, 'It begins well');
+  await page.getByRole('button', { name: 'Queue', exact: true }).first().click();
+  await say(page, 'say 3 words');
+  await page.getByRole('list', { name: 'Waiting prompts' }).getByText('Queued').waitFor();
+  await page.getByRole('button', { name: 'Steer', exact: true }).click();
+  await say(page, 'say 5 words');
+  await page.getByRole('list', { name: 'Waiting prompts' }).getByText('Next').waitFor();
+  seen('waits steered');
+  await input.next();
+  await until(page, 'w0 w1 w2 w3 w4');
+  await until(page, /^w0 w1 w2$/);
+  await idle(page);
+  seen('steered and queued');
+
+  await say(page, 'hold on');
+  await until(page, 'Holding');
+  await page.getByRole('button', { name: 'Stop', exact: true }).click();
+  await until(page, 'Stopped.');
+  seen('interrupted');
+
+  await say(page, 'recite');
+  await until(page, 'Line one');
+  seen('waits killed');
+  await input.next();
+  await until(page, 'the last line.');
+  await idle(page);
+  await page.getByText('The connection is lost').waitFor({ state: 'detached' });
+  const session = page.url().split('/').at(-1);
+  seen(`session ${session}`);
+  // Every answer that is on the page, from the first to the last.
+  const box = log(page);
+  const texts = {};
+  await box.evaluate((box) => (box.scrollTop = 0));
+  for (let at = 0, end = 1; at < end; at += 400) {
+    end = await box.evaluate((box, at) => ((box.scrollTop = at), box.scrollHeight), at);
+    await page.waitForTimeout(80);
+    Object.assign(
+      texts,
+      await box.evaluate((box) =>
+        Object.fromEntries(
+          [...box.querySelectorAll('article.user, article.assistant')].map((row) => [
+            row.dataset.message,
+            [...row.querySelectorAll(':scope > .bubble, :scope > .markdown')].map((part) => part.innerText.replace(/\s+/g, ' ').trim()).join(' '),
+          ]),
+        ),
+      ),
+    );
+  }
+  console.log(`texts ${JSON.stringify(texts)}`);
+
+  await go(page, '/o/ORG/sessions');
+  await page.locator('[data-session]').first().waitFor();
+  await accessible(page, 'sessions');
+  await go(page, '/o/ORG/new');
+  await page.getByRole('radio', { name: /Git repository/ }).click();
+  await prompt(page).fill('list the files');
+  await page.getByLabel('Address').fill('ftp://example.com/a/b');
+  await page.keyboard.press('Tab');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByText('The address begins with https://').waitFor();
+  await accessible(page, 'new session');
+  await page.getByRole('button', { name: /^Model/ }).click();
+  await page.getByRole('option').first().waitFor();
+  await accessible(page, 'picker');
+  await page.keyboard.press('Escape');
+  await page.setViewportSize({ width: 390, height: 844 });
+  await go(page, '/o/ORG/me');
+  await page.getByRole('radio', { name: 'Dark' }).click();
+  await accessible(page, 'my account');
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+  if (wide) faults.push('a page is wider than a phone');
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Sign in to OpenCode Cloud' }).waitFor();
+  seen('signed out');
+}
+
+try {
+  await walk();
+  console.log(JSON.stringify({ faults }));
+} catch (error) {
+  for (const context of browser.contexts()) {
+    for (const page of context.pages()) {
+      console.error(page.url(), (await page.locator('body').innerText().catch(() => '')).slice(-3000));
+      if (process.env.CONSOLE_PICTURE) await page.screenshot({ path: process.env.CONSOLE_PICTURE }).catch(() => {});
+    }
+  }
+  console.error(error, faults);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+}
+process.exit();
