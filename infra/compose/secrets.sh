@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes the secrets of docker-compose.yml in a folder, each only where it is missing: secrets.sh FOLDER. In a container it
-# runs as root, and gives them to the service's user.
+# Makes the secrets of a cluster in a folder, each only where it is missing: secrets.sh FOLDER. In a container it runs as
+# root, and gives them to the service's user. DATABASE_ADMIN, DATABASE_ADDRESS and NATS_ADDRESS say where others are.
 set -euo pipefail
 umask 077
 cd "$1"
@@ -20,7 +20,7 @@ printf 'oc-first-%s' "$(random)" | keep bootstrap-key
 printf 'compose:%s' "$(head -c 32 /dev/urandom | base64 | tr -d '\n')" | keep secrets-key
 
 url() { printf 'postgres://%s:%s@%s' "$1" "$(cat "$2")" "${DATABASE_ADDRESS:-postgres:5432/opencode_cloud}"; }
-url postgres admin-password | keep admin-url
+url "${DATABASE_ADMIN:-postgres}" admin-password | keep admin-url
 url oc_migrate migrate-password | keep migrate-url
 url oc_app serve-password | keep database-url
 

@@ -19,9 +19,9 @@ output "contract" {
 output "helm_values" {
   description = "What this stage tells the chart."
   value = {
-    blobUrl        = module.blobs.url
     publicUrl      = var.upstream.identity.public_url
-    database       = { existingSecret = "${var.name}-database" }
+    secrets        = { existingSecret = "${var.name}-secrets" }
+    sharedFolder   = { existingClaim = "${var.name}-shared" }
     serviceAccount = { create = true, name = local.account }
   }
 }

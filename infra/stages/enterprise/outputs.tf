@@ -14,6 +14,6 @@ output "helm_values" {
     nodeSelector = { "opencode-cloud/organisation" = var.organisation }
     tolerations  = [{ key = "opencode-cloud/organisation", operator = "Equal", value = var.organisation, effect = "NoSchedule" }]
     worker       = { sandbox = "A" }
-    extraEnv     = length(var.egress_hosts) == 0 ? [] : [{ name = "OPENCODE_CLOUD_EGRESS_ALLOW", value = join(",", var.egress_hosts) }]
+    egressAllow  = var.egress_hosts
   }
 }

@@ -1,0 +1,245 @@
+"""The chart: it renders for every file in values/, and what it renders is right for three versions of Kubernetes."""
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import test_stages
+from tools import ROOT, check_settings, executable, module, program
+
+CHART = ROOT / "charts/opencode-cloud"
+HERE = pathlib.Path(__file__).parent
+VERSIONS = ["1.31", "1.33", "1.37"]
+MINIMAL = {"secrets": {"existingSecret": "mine"}, "sharedFolder": {"existingClaim": "shared"}}
+
+# Rules of checkov that do not hold here, each with its reason.
+EXCEPTIONS = {
+    "CKV_K8S_43": "image.digest sets one; a chart cannot know it before the image is pushed",
+    "CKV_K8S_15": "IfNotPresent: tags are never pushed twice, and nodes start pods while the registry is away",
+}
+
+
+def load(name):
+    yaml = module("helm", "yaml")
+    return yaml.safe_load((HERE / "values" / f"{name}.yaml").read_text())
+
+
+def names():
+    return sorted(path.stem for path in (HERE / "values").glob("*.yaml"))
+
+
+def render(values, name="oc", **options):
+    """Returns the notes and the objects."""
+    helm, yaml = module("helm", "helm_python"), module("helm", "yaml")
+    with helm.Chart.load(str(CHART)) as chart:
+        files = chart.render(values, name=name, namespace="team", **options)
+    notes = files.pop("opencode-cloud/templates/NOTES.txt")
+    objects = []
+    for path, text in files.items():
+        objects += [item for item in yaml.safe_load_all(text) if item]
+    return notes, objects
+
+
+@functools.cache
+def rendered(name):
+    """Returns the objects of a file of values."""
+    return render(load(name), is_install=True)[1]
+
+
+def merged(first, second):
+    """Joins two sets of values as Helm does, but adds lists together, as a person would."""
+    result = dict(first)
+    for key, value in second.items():
+        old = result.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            result[key] = merged(old, value)
+        elif isinstance(value, list) and isinstance(old, list):
+            result[key] = old + value
+        else:
+            result[key] = value
+    return result
+
+
+def pods(objects):
+    """Returns each object that makes pods, with their specification."""
+    kinds = ("Deployment", "StatefulSet", "Job")
+    return [(item, item["spec"]["template"]["spec"]) for item in objects if item["kind"] in kinds]
+
+
+class Chart(unittest.TestCase):
+    maxDiff = None
+
+    def test_it_is_one_that_helm_finds_no_fault_with(self):
+        helm = module("helm", "helm_python")
+        found = helm.lint(str(CHART), values=MINIMAL, strict=True)
+        problems = [message for message in found["messages"] if message["severity"] > 1]
+        self.assertEqual((problems, found["errors"]), ([], []))
+
+    def test_every_object_is_valid_for_each_version(self):
+        validate = module("kubernetes", "kubernetes_validate")
+        # Most objects are the same for most values.
+        every = {json.dumps(item, sort_keys=True): item for name in names() for item in rendered(name)}
+        self.assertGreater(len(every), 50)
+        for item in every.values():
+            for version in VERSIONS:
+                with self.subTest(version=version, kind=item["kind"], name=item["metadata"]["name"]):
+                    validate.validate(item, version, strict=True)
+
+    def test_the_validation_refuses_what_is_wrong(self):
+        validate = module("kubernetes", "kubernetes_validate")
+        deployment = next(item for item in render(MINIMAL)[1] if item["kind"] == "Deployment")
+        for wrong in ({"replicas": "many"}, {"replica": 1}):
+            broken = {**deployment, "spec": {**deployment["spec"], **wrong}}
+            with self.assertRaises(validate.ValidationError):
+                validate.validate(broken, "1.33", strict=True)
+
+    def test_wrong_values_are_refused_with_a_sentence(self):
+        helm = module("helm", "helm_python")
+        both = {**MINIMAL}
+        for values, told in [
+            ({}, "secrets.existingSecret is empty: make one"),
+            ({}, "sharedFolder.existingClaim is empty: workers and gateways need one folder"),
+            ({**both, "nats": {"enabled": False}}, "name the Secret with the URLs of your own NATS"),
+            ({**both, "ingress": {"enabled": True}}, "ingress.host is empty: name the host"),
+            ({**both, "publicUrl": "http://x", "ingress": {"tlsSecret": "t"}}, "begin with https://"),
+            ({**both, "model": {"url": "http://m", "protocol": "gemini"}}, "model.name is empty"),
+            ({**both, "worker": {"terminationGracePeriodSeconds": 5}}, "running turns alone get 20 seconds"),
+            ({**both, "placement": {"members": 2}}, "value must be one of 1, 3, 5"),
+            ({**both, "workers": {}}, "additional properties 'workers' not allowed"),
+            ({**both, "worker": {"sandbox": "none"}}, "value must be one of 'A', 'B', 'C'"),
+            ({**both, "gateway": {"replicas": "2"}}, "got string, want integer"),
+            ({**both, "publicUrl": "oc.example.com"}, "at '/publicUrl'"),
+            ({**both, "worker": {"resources": {"limits": {"memory": "lots"}}}}, "at '/worker/resources/limits/memory'"),
+        ]:
+            with self.subTest(values=values), self.assertRaises(helm.HelmError) as refused:
+                render(values)
+            self.assertIn(told, str(refused.exception))
+
+    def test_notes_say_how_to_log_in(self):
+        for name in names():
+            for how in ({"is_install": True}, {"is_upgrade": True}):
+                notes, _ = render(load(name), **how)
+                self.assertIn("opencode-cloud login", notes)
+            notes, _ = render(load(name), is_install=True)
+            golden = HERE / "golden" / f"{name}.txt"
+            if os.environ.get("OC_BLESS"):
+                golden.write_text(notes)
+            self.assertEqual(notes, golden.read_text(), f"OC_BLESS=1 writes {golden.name} anew")
+
+    def test_every_key_of_a_secret_is_one_that_is_made(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = ROOT / "infra/compose/secrets.sh"
+            subprocess.run(["bash", str(script), folder], check=True, capture_output=True)
+            known = set(os.listdir(folder))
+        for name in names():
+            for item, pod in pods(rendered(name)):
+                for volume in pod.get("volumes", []):
+                    for source in volume.get("projected", {}).get("sources", []):
+                        secret = source["secret"]
+                        for key in (key["key"] for key in secret["items"]):
+                            own = secret["name"] in ("nats", "vllm")
+                            self.assertTrue(own or key in known, f"{item['metadata']['name']}: {key}")
+
+    def test_every_setting_is_one_of_the_executable(self):
+        for name in names():
+            self.check_pods(rendered(name), name)
+
+    def check_pods(self, objects, name):
+        executable()
+        for item, pod in pods(objects):
+            container = pod["containers"][0]
+            words = container["args"]
+            if container["name"] in ("nats", "found"):
+                continue
+            role = words[:2] if words[0] == "placement" else words[:1]
+            variables = [variable["name"] for variable in container.get("env", [])]
+            with self.subTest(values=name, pod=item["metadata"]["name"]):
+                check_settings(self, role, words, variables)
+
+    def test_a_node_can_always_be_drained(self):
+        for name in names():
+            for item in rendered(name):
+                if item["kind"] == "PodDisruptionBudget":
+                    self.assertNotIn("minAvailable", item["spec"])
+                    self.assertEqual(item["spec"]["maxUnavailable"], 1)
+                    self.assertEqual(item["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow")
+
+    def test_pods_have_limits_probes_and_no_rights(self):
+        for name in names():
+            for item, pod in pods(rendered(name)):
+                role = item["metadata"]["labels"]["app.kubernetes.io/component"]
+                container = pod["containers"][0]
+                with self.subTest(values=name, role=role):
+                    self.assertFalse(pod["automountServiceAccountToken"])
+                    self.assertTrue({"cpu", "memory"} <= set(container["resources"]["limits"]))
+                    self.assertTrue(container["securityContext"]["readOnlyRootFilesystem"])
+                    self.assertEqual(container["securityContext"]["capabilities"]["drop"], ["ALL"])
+                    self.assertTrue(item["kind"] == "Job" or "readinessProbe" in container)
+                    # Only a worker whose sandbox needs rights has some.
+                    free = name in ("sandbox-a", "sandbox-b") and role == "worker"
+                    self.assertEqual("add" in container["securityContext"]["capabilities"], free)
+                    self.assertEqual(pod.get("hostUsers"), False if name == "sandbox-b" and free else None)
+
+    def test_a_pull_secret_is_in_every_pod_and_a_digest_wins(self):
+        for item, pod in pods(rendered("private-registry")):
+            self.assertEqual(pod["imagePullSecrets"], [{"name": "corp"}])
+            image = pod["containers"][0]["image"]
+            self.assertTrue(image.startswith("nats:") or image.startswith("registry.corp/ai/opencode-cloud@sha256:"))
+
+    def test_workers_share_a_folder_and_have_a_disk_each(self):
+        objects = rendered("minimal")
+        worker = next(pod for item, pod in pods(objects) if item["metadata"]["name"].endswith("-worker"))
+        self.assertIn("--workspace-dir=/data/workspaces", worker["containers"][0]["args"])
+        self.assertIn({"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}, worker["volumes"])
+        gateway = next(pod for item, pod in pods(objects) if item["metadata"]["name"].endswith("-gateway"))
+        shared = next(volume for volume in gateway["volumes"] if volume["name"] == "shared")
+        self.assertTrue(shared["persistentVolumeClaim"]["readOnly"], "gateways only read")
+
+    def test_the_founding_script_is_that_of_compose(self):
+        config = next(item for item in rendered("minimal") if item["kind"] == "ConfigMap")
+        self.assertEqual(config["data"]["found.sh"], (ROOT / "infra/compose/found.sh").read_text())
+
+    def test_members_of_placement_keep_their_names(self):
+        objects = rendered("everything")
+        placement = next(item for item in objects if item["metadata"]["name"] == "agents-placement" and item["kind"] == "StatefulSet")
+        self.assertEqual((placement["spec"]["replicas"], placement["spec"]["ordinals"]), (5, {"start": 4}))
+        found = next(pod for item, pod in pods(objects) if item["metadata"]["name"] == "agents-found")
+        words = found["containers"][0]["args"]
+        self.assertEqual(words, [f"{n}=http://agents-placement-{n}.agents-placement:4301" for n in range(4, 9)])
+        peers = [entry["value"] for entry in placement["spec"]["template"]["spec"]["containers"][0]["env"] if entry["name"].endswith("PEERS")]
+        self.assertEqual(peers, [",".join(word.split("=")[1] for word in words)])
+
+    def test_it_renders_with_what_the_stages_say(self):
+        validate = module("kubernetes", "kubernetes_validate")
+        said = {stage: json.loads(text) for stage, text in test_stages.applied()["helm_values"].items()}
+        base = functools.reduce(merged, [said[stage] for stage in ("identity", "app", "console", "monitoring")])
+        for values in (base, merged(base, said["enterprise"])):
+            # The schema refuses what a stage says and the chart does not know.
+            notes, objects = render(values, name="oc-test", is_install=True)
+            self.assertIn("URL=https://oc.example.com", notes)
+            accounts = [item["metadata"]["name"] for item in objects if item["kind"] == "ServiceAccount"]
+            self.assertIn("oc-test-opencode-cloud", accounts, "the account that may use the bucket")
+            for item in objects:
+                validate.validate(item, VERSIONS[0], strict=True)
+            self.check_pods(objects, "stages")
+
+    def test_checkov_finds_nothing(self):
+        checkov = program("checkov", "checkov")
+        yaml = module("helm", "yaml")
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "all.yaml").write_text(yaml.safe_dump_all(rendered("ingress")))
+            command = [checkov, "--directory", folder, "--framework", "kubernetes", "--output", "json"]
+            command += ["--skip-download", "--quiet", "--skip-check", ",".join(EXCEPTIONS)]
+            done = subprocess.run(command, capture_output=True, text=True)
+        report = json.loads(done.stdout)
+        failed = [(check["check_id"], check["check_name"], check["resource"]) for check in report["results"]["failed_checks"]]
+        self.assertGreater(report["summary"]["passed"], 300)
+        self.assertEqual(failed, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
