@@ -1,6 +1,7 @@
 use std::error::Error;
 use std::fmt;
 
+use access::{Missing, Need};
 use auth::AuthError;
 use axum::response::{IntoResponse, Response};
 use credentials::CredentialsError;
@@ -21,9 +22,17 @@ pub(crate) enum ApiError {
     /// No valid key.
     #[error("{0}")]
     Unauthenticated(String),
-    /// The key lacks this scope.
-    #[error("the API key lacks the scope `{0}`")]
-    Forbidden(&'static str),
+    /// Whoever asks may not do this: their role or their key's scopes do not have the need.
+    #[error("this needs `{0}`: {1}")]
+    Forbidden(Need, Missing),
+    /// A login that cannot begin: the code says why.
+    #[error("{message}")]
+    NoLogin {
+        /// `LINK_USED`, `LINK_EXPIRED`, `LINK_UNKNOWN`.
+        code: &'static str,
+        /// The reason, and what to do.
+        message: &'static str,
+    },
     /// Does not exist, or belongs to another organisation.
     #[error("{0} not found")]
     NotFound(&'static str),
@@ -127,7 +136,8 @@ impl ApiError {
         let (status, code) = match self {
             Self::Invalid(_) | Self::NoSuch(_) => (StatusCode::BAD_REQUEST, "INVALID_INPUT"),
             Self::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
-            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
+            Self::NoLogin { code, .. } => (StatusCode::UNAUTHORIZED, *code),
+            Self::Forbidden(..) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "NOT_FOUND"),
             Self::NotOffered(_) => (StatusCode::BAD_REQUEST, "NOT_OFFERED"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
@@ -146,7 +156,8 @@ impl ApiError {
             Self::Unavailable { cause: None, .. }
             | Self::Invalid(_)
             | Self::Unauthenticated(_)
-            | Self::Forbidden(_)
+            | Self::Forbidden(..)
+            | Self::NoLogin { .. }
             | Self::NotFound(_)
             | Self::NotOffered(_)
             | Self::Method
@@ -162,7 +173,8 @@ impl ApiError {
             Self::Refused(error) | Self::NoSuch(error) => Some(error.code.to_string()),
             Self::Invalid(_)
             | Self::Unauthenticated(_)
-            | Self::Forbidden(_)
+            | Self::Forbidden(..)
+            | Self::NoLogin { .. }
             | Self::NotFound(_)
             | Self::NotOffered(_)
             | Self::Method
@@ -254,9 +266,11 @@ impl From<CredentialsError> for ApiError {
 impl From<AuthError> for ApiError {
     fn from(error: AuthError) -> Self {
         match error {
-            AuthError::Credential(_) | AuthError::Form(_) | AuthError::Unknown => {
-                Self::Unauthenticated(error.to_string())
-            }
+            AuthError::Credential(_)
+            | AuthError::Cookie(_)
+            | AuthError::Form(_)
+            | AuthError::Unknown
+            | AuthError::LoginOver => Self::Unauthenticated(error.to_string()),
             AuthError::TooMany => Self::Barred {
                 status: StatusCode::TOO_MANY_REQUESTS,
                 code: "TOO_MANY",

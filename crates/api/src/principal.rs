@@ -1,10 +1,16 @@
 use domain::{Author, OrgId};
 
-/// Who sends a request, and for which organisation, as the request's key proves it.
+/// Who sends a request, and for which organisation: what verbs need of a [`store::Principal`], which only a row makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Principal {
     /// Every call of the store takes it.
     pub(crate) org: OrgId,
     /// Written beside what the request does.
     pub(crate) author: Author,
+}
+
+impl From<&store::Principal> for Principal {
+    fn from(proved: &store::Principal) -> Self {
+        Self { org: proved.org(), author: proved.author() }
+    }
 }

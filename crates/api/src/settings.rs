@@ -7,6 +7,7 @@ use catalog::Feed;
 
 use crate::default_model::DefaultModel;
 use crate::origin::Origins;
+use crate::site::Site;
 
 /// The settings of the API.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct ApiSettings {
     pub default_agent: String,
     /// The origins whose pages may call the API from a browser.
     pub origins: Origins,
+    /// How browsers know the service.
+    pub site: Site,
     /// Our version, shown to clients.
     pub version: String,
     /// Whether the simulated model answers, shown to clients.

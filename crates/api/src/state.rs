@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +9,7 @@ use domain::Clock;
 use placement_api::Placement;
 use signals::Signals;
 use store::Store;
-use tasks::TaskGroup;
+use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 
 use crate::error::ApiError;
 use crate::follow::{Feeds, Hub};
@@ -16,6 +17,8 @@ use crate::homes::Homes;
 use crate::settings::{ApiSettings, ModelList};
 use crate::shares::{LargeReads, Shares};
 use crate::wake::Waker;
+
+const BELIEFS: TaskKind = TaskKind::new("renew beliefs", OnError::StopRole, OnCancel::Wait);
 
 /// The parts of the API.
 pub struct ApiParts {
@@ -52,7 +55,8 @@ struct Shared {
     models: ModelList,
     clock: Arc<dyn Clock>,
     settings: ApiSettings,
-    authenticator: Authenticator,
+    authenticator: Arc<Authenticator>,
+    tasks: TaskGroup,
     waker: Arc<Waker>,
     hub: Arc<Hub>,
     feeds: Arc<Feeds>,
@@ -79,8 +83,14 @@ impl ApiState {
         } = parts;
         let waker = Waker::new(signals.clone(), placement, clock.clone(), tasks.clone());
         let hub = Hub::start(store.clone(), signals, waker.clone(), &tasks);
-        let feeds = Feeds::new(store.clone(), hub.clone(), clock.clone(), tasks, settings.clone());
-        let authenticator = Authenticator::new(store.clone(), clock.clone());
+        let (its, known) = (tasks.clone(), settings.clone());
+        let feeds = Feeds::new(store.clone(), hub.clone(), clock.clone(), its, known);
+        let authenticator = Arc::new(Authenticator::new(store.clone(), clock.clone()));
+        let (keeper, stop) = (authenticator.clone(), tasks.token());
+        tasks.spawn(BELIEFS, async move {
+            keeper.keep(stop).await;
+            Ok::<(), Infallible>(())
+        });
         let serving = AtomicBool::new(true);
         let homes = Homes::default();
         Self {
@@ -92,6 +102,7 @@ impl ApiState {
                 clock,
                 settings,
                 authenticator,
+                tasks,
                 waker,
                 hub,
                 feeds,
@@ -149,6 +160,11 @@ impl ApiState {
 
     pub(crate) fn settings(&self) -> &ApiSettings {
         &self.shared.settings
+    }
+
+    /// Returns the owner of this gateway's background tasks.
+    pub(crate) fn tasks(&self) -> &TaskGroup {
+        &self.shared.tasks
     }
 
     pub(crate) fn authenticator(&self) -> &Authenticator {

@@ -3,24 +3,31 @@
 mod browser;
 pub(crate) mod contract;
 mod document;
+mod gate;
 mod native;
 mod openapi;
 mod operations;
+mod policy;
 mod route;
 mod scope;
 mod stock;
-mod wall;
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
+use axum::routing::MethodRouter;
 use http::Method;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use self::policy::Policy;
 use self::route::Route;
 use self::scope::{authenticate, scope};
 use crate::ApiState;
+use crate::act::stop_revoked;
 use crate::error::ApiError;
 use crate::surface::{MAX_BODY_BYTES, ignored};
 
@@ -46,16 +53,37 @@ pub fn route_table() -> Vec<(Method, &'static str)> {
 
 pub use self::openapi::openapi;
 
-/// Builds the router. A body has at most 1 MiB. Every path needs a key except those in `exceptions.txt`; that
-/// includes unknown paths.
+/// Returns the needs of all routes, by method and path, or why a route is open to everybody.
+#[must_use]
+pub fn policies() -> Vec<(Method, &'static str, Result<access::Need, &'static str>)> {
+    let policy = |route: Route| {
+        let wants = match route.policy {
+            Policy::Needs(need) => Ok(need),
+            Policy::Open(why) => Err(why),
+        };
+        (route.method, route.path, wants)
+    };
+    table().into_iter().map(policy).collect()
+}
+
+/// The paths of open routes. Every other path wants a key or login, unknown ones too.
+static OPEN: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+    let open = table().into_iter().filter(|route| route.policy.need().is_none());
+    open.map(|route| route.path).collect()
+});
+
+/// Builds the router, and begins to stop what revoked people have admitted. A body has at most 1 MiB. Every path needs a
+/// key or login except those of open routes; that includes unknown paths.
 pub fn router(state: ApiState) -> Router {
+    stop_revoked(&state);
     let mut router = Router::new();
     for route in handled() {
-        router = router.route(route.path, route.handler.layer(from_fn(ignored::tell)));
+        let handler = route.handler.layer(from_fn(ignored::tell));
+        router = router.route(route.path, within_policy(handler, route.policy));
     }
     // They read nothing of what they are sent.
     for route in operations::routes() {
-        router = router.route(route.path, route.handler);
+        router = router.route(route.path, within_policy(route.handler, route.policy));
     }
     router
         .fallback(async || ApiError::NotFound("this path was"))
@@ -74,4 +102,13 @@ pub fn router(state: ApiState) -> Router {
         .layer(browser::compression())
         .layer(browser::cross_origin(state.settings().origins.clone()))
         .with_state(state)
+}
+
+/// Puts the decision about a route's policy around its handler.
+fn within_policy(handler: MethodRouter<ApiState>, policy: Policy) -> MethodRouter<ApiState> {
+    match policy.need() {
+        Some(need) => handler
+            .layer(from_fn(move |request: Request, next: Next| gate::gate(need, request, next))),
+        None => handler,
+    }
 }

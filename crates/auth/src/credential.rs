@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, COOKIE};
 
 /// The longest credential, in characters. Longer ones are refused unread.
 const MAX_CHARS: usize = 4_096;
@@ -22,6 +22,27 @@ pub enum CredentialError {
          base64(USER:KEY)` or `?auth_token=base64(USER:KEY)`"
     )]
     Malformed,
+}
+
+/// The reason why a request's cookies cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CookieError {
+    /// Another host or path has planted one beside ours.
+    #[error("two login cookies came together, so neither counts; sign in again")]
+    Two,
+}
+
+/// Returns the value of the cookie with this name.
+///
+/// # Errors
+/// [`CookieError::Two`]: which of them is ours cannot be told.
+pub fn read_cookie(headers: &HeaderMap, name: &str) -> Result<Option<String>, CookieError> {
+    let pairs = headers.get_all(COOKIE).into_iter().filter_map(|header| header.to_str().ok());
+    let pairs = pairs.flat_map(|header| header.split(';'));
+    let named = pairs.filter_map(|pair| pair.trim().split_once('='));
+    let mut ours = named.filter(|(its, _)| *its == name).map(|(_, value)| value.to_owned());
+    let first = ours.next();
+    if ours.next().is_some() { Err(CookieError::Two) } else { Ok(first) }
 }
 
 /// Returns the key of a request: `Authorization: Bearer KEY`, `Authorization: Basic base64(USER:KEY)`, or
@@ -114,6 +135,21 @@ mod tests {
         let query = format!("directory=%2Ftmp&auth_token={}", basic.replace('=', "%3D"));
         assert_eq!(read(None, Some(&query)), key);
         assert_eq!(read(Some("Bearer other"), Some(&query)), Ok("other".to_owned()));
+    }
+
+    #[test]
+    fn two_cookies_of_one_name_are_none() {
+        let read = |cookies: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for cookie in cookies {
+                headers.append(COOKIE, HeaderValue::from_str(cookie).expect("visible"));
+            }
+            read_cookie(&headers, "__Host-oc")
+        };
+        assert_eq!(read(&["a=b; __Host-oc=x.y=z"]), Ok(Some("x.y=z".to_owned())));
+        assert_eq!(read(&["__Host-ocs=x; __host-oc=y"]), Ok(None));
+        assert_eq!(read(&["__Host-oc=x; __Host-oc=y"]), Err(CookieError::Two));
+        assert_eq!(read(&["__Host-oc=x", "a=b;__Host-oc=x"]), Err(CookieError::Two));
     }
 
     #[test]

@@ -1,20 +1,26 @@
-//! Authentication with API keys: reading a request's key, and finding its owner.
+//! Authentication: keys of people and services, logins in browsers, and the belief that either is good.
 //!
-//! `headers, query ─read─▶ key ─hash─▶ cache ─miss─▶ store ─▶ Access (organisation, key, scopes)`
+//! ```text
+//! headers ─read─▶ key or cookie ─hash─▶ belief ─lapsed─▶ store ─▶ Principal (organisation, actor, role, scopes)
+//!                                        ▲ renewed every 2 s by one query for all in use
+//! ```
 //!
-//! Invariants: a key is stored and cached only as its SHA-256. A revoked or expired key stops working within
-//! 5 s. This crate never logs a key. Absent on purpose: people (OIDC) and the scopes of routes, which `api`
-//! decides.
+//! Invariants: of a key, cookie or link only the SHA-256 is stored and cached. A belief is a lease of 5 s from before
+//! the query that brought it: past it nothing is served, so a revoked credential stops working within 5 s also at a
+//! gateway that is cut off. This crate never logs a secret. Absent on purpose: which route has which need (`api`), and
+//! the decision about it (`access`).
 
-mod access;
 mod authenticator;
+mod belief;
 mod credential;
 mod key;
+mod token;
 
-pub use access::{Access, Scope};
-pub use authenticator::{AuthError, Authenticator};
-pub use credential::{CredentialError, read_credential};
+pub use authenticator::{AuthError, Authenticator, COOKIE_AGE, Shown};
+pub use belief::{BELIEVED_FOR, Belief, BeliefState, Believed};
+pub use credential::{CookieError, CredentialError, read_cookie, read_credential};
 pub use key::{
-    BootstrapKeyError, KeyFormError, MIN_BOOTSTRAP_CHARS, bootstrap_key, check_form, generate,
-    generate_key, hash,
+    BootstrapKeyError, KeyForm, KeyFormError, MIN_BOOTSTRAP_CHARS, MadeKey, bootstrap_key,
+    check_form, generate, generate_key, hash,
 };
+pub use token::{LINK_LIFE, LOGIN_LIFE, Token};

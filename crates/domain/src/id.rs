@@ -238,6 +238,15 @@ text_id!(/// A repository that an organisation works on.
 text_id!(/// A patch or a bundle of a session that somebody has asked for.
     OutId, "out", descending: false);
 
+text_id!(/// A person of one organisation.
+    UserId, "usr", descending: false);
+text_id!(/// A service account: something that works for an organisation and is no person.
+    ServiceId, "svc", descending: false);
+text_id!(/// A key of a person or a service account. Its secrets are not part of it.
+    KeyId, "key", descending: false);
+text_id!(/// A login of a person in a browser.
+    LoginId, "lgn", descending: false);
+
 /// An organisation: the tenant that owns every other row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

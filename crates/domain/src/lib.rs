@@ -53,8 +53,9 @@ pub use event::{
 };
 pub use feature::{Feature, FeatureLevel};
 pub use id::{
-    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, OutId,
-    PartId, PermissionId, ProjectId, QuestionId, RepositoryId, SessionId, SignInId, Stamp, TurnId,
+    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, KeyId, LocationId, LoginId,
+    MessageId, OrgId, OutId, PartId, PermissionId, ProjectId, QuestionId, RepositoryId, ServiceId,
+    SessionId, SignInId, Stamp, TurnId, UserId,
 };
 pub use need::Need;
 pub use permitted::Permitted;

@@ -212,7 +212,7 @@ impl Store {
                         id: row.id,
                         project,
                         saved: SavedPermission { action: row.action, pattern: row.pattern },
-                        by: row.by_key.map(|key| Author { key }),
+                        by: row.by_key.map(Author::of_key),
                         saved_ms: row.saved_ms,
                     })
                 });

@@ -107,6 +107,7 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
         clock: Arc::new(SystemClock::new()),
         tasks: tasks.clone(),
         settings: ApiSettings {
+            site: api::Site::new("http://127.0.0.1:4096".parse()?, Vec::new(), "test"),
             origins: Origins::default(),
             allow_local_paths: false,
             default_directory: None,

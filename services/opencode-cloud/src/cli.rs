@@ -8,15 +8,18 @@ use clap::{CommandFactory, Parser, Subcommand};
 use boot::telemetry::LogFormat;
 use tasks::CancellationToken;
 
-use crate::client::{ClientError, ClientOptions};
+use crate::client::ClientError;
 use crate::output::{Screen, Style};
 use crate::serve::credentials_cmd::{self, CredentialsCommand};
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
-use crate::serve::{ServeError, cluster, doctor_cmd, level_cmd, migrate, placement_cmd, roles, up};
+use crate::serve::{
+    ServeError, cluster, doctor_cmd, level_cmd, migrate, owner_link_cmd, placement_cmd, roles, up,
+};
 use crate::{
-    CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, llm_cmd, login_cmd,
-    models_cmd, project_cmd, provider_cmd, rebuild_cmd, run, session_cmd, simulated, transfer,
+    CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, key_cmd, llm_cmd,
+    login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, rebuild_cmd, run, session_cmd,
+    simulated, transfer, user_cmd,
 };
 
 /// OpenCode sessions as a service.
@@ -72,8 +75,13 @@ pub enum Command {
     Rebuild(rebuild_cmd::RebuildArgs),
     /// Check the invariants of the stored rows
     Check(rebuild_cmd::CheckArgs),
-    /// Print the API key of the service, for other clients: `opencode attach … --password "$(opencode-cloud key)"`
-    Key(KeyArgs),
+    /// Print the API key of the service, for other clients: `opencode attach … --password "$(opencode-cloud key)"`; or
+    /// list, make, rotate and revoke keys
+    Key(key_cmd::KeyArgs),
+    /// List the people of the organisation, change a role, disable or enable somebody
+    User(user_cmd::UserArgs),
+    /// Open the service in the browser, signed in
+    Open(open_cmd::OpenArgs),
     /// List the models that can be used, with their limits and prices
     Models(models_cmd::ModelsArgs),
     /// Call a model in neutral JSON: a request on standard input, events on standard output
@@ -98,6 +106,8 @@ pub enum Command {
     FeatureLevel(level_cmd::LevelArgs),
     /// Say which sandbox this machine gives to commands, and why not a better one
     Doctor(Box<doctor_cmd::DoctorArgs>),
+    /// Make a link that logs an owner in, from the database: when nobody can sign in any more
+    OwnerLink(owner_link_cmd::OwnerLinkArgs),
     /// Manage the keys that seal credentials in the database
     Credentials(CredentialsCommand),
     /// Run a gateway of a cluster
@@ -144,7 +154,9 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Check(args) => client(rebuild_cmd::check(args, &mut screen)),
         Command::Completions { shell } => completions(shell, &mut screen),
         Command::Man { dir } => manual(dir.as_deref(), &mut screen),
-        Command::Key(args) => key(&args, &mut screen),
+        Command::Key(args) => client(key_cmd::execute(args, &mut screen)),
+        Command::User(args) => client(user_cmd::execute(args, &mut screen)),
+        Command::Open(args) => client(open_cmd::execute(args, &mut screen)),
         Command::Models(args) => client(models_cmd::execute(args, &mut screen)),
         Command::Llm(args) => {
             let env =
@@ -159,6 +171,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Migrate(args) => server(|_| migrate::execute(args, &mut screen)),
         Command::FeatureLevel(args) => server(|_| level_cmd::execute(args, &mut screen)),
         Command::Doctor(args) => server(|_| doctor_cmd::execute(*args, &mut screen)),
+        Command::OwnerLink(args) => server(|_| owner_link_cmd::execute(args, &mut screen)),
         Command::Credentials(command) => server(|_| credentials_cmd::execute(command, &mut screen)),
         Command::Gateway(args) => server(|stop| roles::gateway(*args, stop)),
         Command::Worker(args) => server(|stop| roles::worker(*args, stop)),
@@ -193,24 +206,6 @@ fn manual(dir: Option<&Path>, screen: &mut Screen) -> Result<u8, CliError> {
     let written =
         std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
     written.map_err(|source| CliError::Io { doing: "cannot write the manual pages", source })?;
-    Ok(0)
-}
-
-/// Arguments of `key`.
-#[derive(Debug, clap::Args)]
-pub struct KeyArgs {
-    /// The service.
-    #[command(flatten)]
-    pub client: ClientOptions,
-}
-
-/// Prints the key that client commands would use.
-fn key(args: &KeyArgs, screen: &mut Screen) -> Result<u8, CliError> {
-    let access = args.client.resolve()?;
-    let Some(key) = access.key else {
-        return Err(ClientError::unauthorized(&access.url, &access.source).into());
-    };
-    screen.out.line(&key)?;
     Ok(0)
 }
 
@@ -323,6 +318,14 @@ mod tests {
             "models --all",
             "models anthropic --all",
             "key",
+            "key list --all",
+            "key create ci --scope read --scope prompt --days 30 --service builds",
+            "key rotate key_1 --hours 1",
+            "key revoke key_1 --stop-work",
+            "user list",
+            "user role usr_1 admin",
+            "user disable usr_1",
+            "open --print",
             "session delete ses_1",
             "export ses_1 --output ses_1.jsonl --json",
             "import - --directory . --json",

@@ -22,9 +22,11 @@ mod config;
 mod credential_cmd;
 mod error;
 mod explain_cmd;
+mod key_cmd;
 pub mod llm_cmd;
 mod login_cmd;
 pub mod models_cmd;
+mod open_cmd;
 pub mod output;
 pub mod profile;
 mod project_cmd;
@@ -48,6 +50,7 @@ mod sign_in;
 mod simulated;
 mod table;
 pub mod transfer;
+mod user_cmd;
 
 pub use error::CliError;
 

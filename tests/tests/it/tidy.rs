@@ -50,7 +50,19 @@ fn dependencies() -> Result<BTreeMap<String, BTreeSet<String>>> {
 
 /// The layers from the bottom to the executable at the top. A crate may use those below its own layer.
 const LAYERS: [(&str, &[&str]); 6] = [
-    ("words", &["domain", "context", "git-wire", "llm-protocol", "history", "settings", "tasks"]),
+    (
+        "words",
+        &[
+            "access",
+            "domain",
+            "context",
+            "git-wire",
+            "llm-protocol",
+            "history",
+            "settings",
+            "tasks",
+        ],
+    ),
     (
         "mechanism",
         &[
@@ -76,7 +88,8 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Arrows within a layer, each one-way.
-const WITHIN: [(&str, &str); 9] = [
+const WITHIN: [(&str, &str); 10] = [
+    ("access", "domain"),
     ("credentials", "catalog"),
     ("egress", "llm-client"),
     ("history", "domain"),

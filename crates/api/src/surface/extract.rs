@@ -1,75 +1,141 @@
 //! Extractors for handlers: permissions, queries, bounded bodies. Each fails with an [`ApiError`].
 
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
+use std::sync::Arc;
 
-use auth::{Access, Scope};
+use access::{Bundle, Decision, Need, decide};
+use auth::Believed;
 use axum::body::BodyDataStream;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Query, Request};
 use bytes::Bytes;
-use domain::{Author, OrgId};
 use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
+use store::Principal as Proved;
 
 use super::ignored::Ignored;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::principal::Principal;
+use crate::surface::wall;
 
 /// The largest body, in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-fn permitted(parts: &Parts, scope: Scope) -> Result<&Access, ApiError> {
-    let access = parts.extensions.get::<Access>().ok_or_else(|| {
-        ApiError::Unauthenticated("an API key is needed".to_owned()) // the route is outside of `authenticate`
-    })?;
-    if access.may(scope) { Ok(access) } else { Err(ApiError::Forbidden(scope.as_str())) }
+/// What the gate of the request's route has found: who acts, and that they may do what the route needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Granted {
+    pub(crate) need: Need,
+    pub(crate) principal: Arc<Proved>,
+}
+
+/// Returns what the gate has granted. A route whose policy asks for less than its handler does is a fault of ours, and
+/// nobody gets through: a test calls every route.
+fn granted(parts: &Parts, least: Option<Bundle>) -> Result<&Granted, ApiError> {
+    let granted = parts.extensions.get::<Granted>();
+    let granted = granted.ok_or_else(|| ApiError::internal("the route has no gate"))?;
+    match least {
+        Some(least) if granted.need.bundle() < least => {
+            Err(ApiError::internal(format!("the route's need {} is too little", granted.need)))
+        }
+        Some(_) | None => Ok(granted),
+    }
 }
 
 macro_rules! permission {
-    ($(#[$doc:meta])* $name:ident, $scope:expr) => {
+    ($(#[$doc:meta])* $name:ident, $least:expr) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy)]
-        pub(crate) struct $name {
-            /// The organisation of the key. Every call of the store takes it.
-            pub(crate) org: OrgId,
+        #[derive(Debug, Clone)]
+        pub(crate) struct $name(Principal);
+
+        impl Deref for $name {
+            type Target = Principal;
+
+            fn deref(&self) -> &Principal {
+                &self.0
+            }
         }
 
         impl<S: Sync> FromRequestParts<S> for $name {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-                permitted(parts, $scope).map(|access| Self { org: access.org })
+                Ok(Self((&*granted(parts, $least)?.principal).into()))
             }
         }
     };
 }
 
-permission!(/// Permission to read everything of the organisation.
-    CanRead, Scope::Read);
-permission!(/// Permission to administer: rebuild, check, explain, set up providers.
-    CanAdminister, Scope::Administer);
+permission!(/// Who reads, on a route whose policy allows that.
+    CanRead, Some(Bundle::Read));
+permission!(/// Who creates sessions, prompts or interrupts, on a route whose policy allows that.
+    CanPrompt, Some(Bundle::Prompt));
+permission!(/// Who administers, on a route whose policy allows that.
+    CanAdminister, Some(Bundle::Administer));
 
-/// Permission to create sessions, prompt and interrupt, and who has it.
+/// Who sent the request, as a row has proved it, whatever the route's policy needs.
 #[derive(Debug, Clone)]
-pub(crate) struct CanPrompt(Principal);
+pub(crate) struct Caller(pub(crate) Arc<Proved>);
 
-impl Deref for CanPrompt {
-    type Target = Principal;
+impl Deref for Caller {
+    type Target = Proved;
 
-    fn deref(&self) -> &Principal {
+    fn deref(&self) -> &Proved {
         &self.0
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for CanPrompt {
+impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let access = permitted(parts, Scope::Prompt)?;
-        let author = Author { key: access.key.clone() };
-        Ok(Self(Principal { org: access.org, author }))
+        Ok(Self(granted(parts, None)?.principal.clone()))
+    }
+}
+
+impl Caller {
+    /// Passes if the caller may also do what `need` says: where a request decides more than its route's policy.
+    ///
+    /// # Errors
+    /// 403 with the need.
+    pub(crate) fn wants(&self, need: Need) -> Result<(), ApiError> {
+        match decide(self.standing(), need) {
+            Decision::Yes => Ok(()),
+            Decision::Forbidden(need, missing) => Err(ApiError::Forbidden(need, missing)),
+        }
+    }
+}
+
+/// The belief in the request's key or login.
+pub(crate) struct Believes(pub(crate) Believed);
+
+impl<S: Sync> FromRequestParts<S> for Believes {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let believed = parts.extensions.get::<Believed>().cloned();
+        believed.map(Self).ok_or_else(|| ApiError::internal("the route has no gate"))
+    }
+}
+
+/// That no page of another site has sent the request, on a route that everybody may use: nobody can make a browser log in
+/// as somebody else.
+pub(crate) struct OwnPage {
+    /// The caller's address, if known.
+    pub(crate) peer: Option<IpAddr>,
+}
+
+impl FromRequestParts<ApiState> for OwnPage {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        if wall::is_browser(&parts.headers) {
+            wall::own_page(&parts.method, &parts.headers, &state.settings().site)?;
+        }
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+        Ok(Self { peer })
     }
 }
 
@@ -83,8 +149,8 @@ impl FromRequestParts<ApiState> for LargeRead {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let key = parts.extensions.get::<Access>().map(|access| access.key.clone());
-        let _permit = state.large_reads().enter(&key.unwrap_or_default()).await?;
+        let principal = granted(parts, None)?.principal.clone();
+        let _permit = state.large_reads().enter(principal.via().id()).await?;
         Ok(Self { _permit })
     }
 }

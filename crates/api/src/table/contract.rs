@@ -1,6 +1,5 @@
 //! Reads from a handler's types what its route takes and answers. A document cannot say anything else than the code.
 
-use auth::Scope;
 use axum::Json;
 use axum::extract::{Path, State};
 use bytes::Bytes;
@@ -12,9 +11,15 @@ use serde_json::{Map, Value};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::dialect::Dialect;
-use crate::surface::extract::{Body, CanAdminister, CanPrompt, CanRead, LargeRead, Params, Upload};
+use crate::surface::extract::{
+    Believes, Body, Caller, CanAdminister, CanPrompt, CanRead, LargeRead, OwnPage, Params, Upload,
+};
 use crate::surface::native::export::Exported;
+use crate::surface::native::keys::{Created, KeyView, NewKeyView, Revoked};
 use crate::surface::native::log::Log;
+use crate::surface::native::login::{LoggedIn, LoggedOut};
+use crate::surface::native::me::MeView;
+use crate::surface::native::people::{Changed, PersonView};
 use crate::surface::native::repository::{BUNDLE, BundleFile, PATCH, PatchFile};
 use crate::surface::paged::{JsonText, Paged};
 
@@ -49,8 +54,6 @@ impl Schemas {
 /// A document's description of an operation, besides its name and place.
 #[derive(Default)]
 pub(super) struct Operation {
-    /// `None`: nobody has to prove anything.
-    pub(super) scope: Option<Scope>,
     /// The schema of an object with the parameters of the query.
     pub(super) query: Option<Schema>,
     pub(super) body: Option<Schema>,
@@ -85,16 +88,12 @@ impl Argument for HeaderMap {}
 /// The path itself names its parameters, and all are texts.
 impl<T> Argument for Path<T> {}
 
-macro_rules! proves {
-    ($($extractor:ident: $scope:ident),+) => {
-        $(impl Argument for $extractor {
-            fn describe(operation: &mut Operation, _: &mut Schemas) {
-                operation.scope = Some(Scope::$scope);
-            }
-        })+
-    };
-}
-proves!(CanRead: Read, CanPrompt: Prompt, CanAdminister: Administer);
+impl Argument for CanRead {}
+impl Argument for CanPrompt {}
+impl Argument for CanAdminister {}
+impl Argument for Caller {}
+impl Argument for Believes {}
+impl Argument for OwnPage {}
 
 impl<T: JsonSchema> Argument for Params<T> {
     fn describe(operation: &mut Operation, schemas: &mut Schemas) {
@@ -160,6 +159,37 @@ impl Reply for Log {
         let event = json_schema!({ "$ref": "#/components/schemas/Event" });
         let body = Some(json_schema!({ "type": "array", "items": event }));
         Answer { status: StatusCode::OK, body, is_page: true, media: JSON, event: Some(event) }
+    }
+}
+
+/// A login's answer is who one is; its cookie is a header.
+impl Reply for LoggedIn {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        Json::<MeView>::describe(schemas)
+    }
+}
+
+impl Reply for LoggedOut {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        StatusCode::describe(schemas)
+    }
+}
+
+impl Reply for Changed {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        Json::<PersonView>::describe(schemas)
+    }
+}
+
+impl Reply for Revoked {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        Json::<KeyView>::describe(schemas)
+    }
+}
+
+impl Reply for Created {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        Answer { status: StatusCode::CREATED, ..Json::<NewKeyView>::describe(schemas) }
     }
 }
 

@@ -7,11 +7,13 @@ use axum::response::Html;
 use serde_json::Value;
 
 use super::openapi::openapi;
+use super::policy::Policy::{self, Open};
 use super::route::Route;
 
 /// The routes of the document. It does not have them itself.
 pub(super) fn routes() -> [Route; 2] {
-    [Route::get("/platform/openapi.json", json), Route::get("/platform/reference", page)]
+    const WHY: Policy = Open("it is the same for everybody, and in the repository");
+    [Route::get("/platform/openapi.json", WHY, json), Route::get("/platform/reference", WHY, page)]
 }
 
 async fn json() -> Json<Value> {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use auth::Scope;
+use access::Need;
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
@@ -25,11 +25,12 @@ pub fn openapi() -> &'static Value {
 fn document() -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
-    for Route { method, path, told, .. } in native::routes() {
+    for Route { method, path, policy, told, .. } in native::routes() {
         let Some(told) = told else { continue };
         let said = (told.describe)(&mut schemas);
         let operations = paths.entry(path).or_insert_with(|| json!({}));
-        operations[method.as_str().to_ascii_lowercase()] = operation(path, told, said);
+        operations[method.as_str().to_ascii_lowercase()] =
+            operation(path, policy.need(), told, said);
     }
     let mut named = schemas.into_named();
     named.insert("Failure".to_owned(), failure());
@@ -43,20 +44,25 @@ fn document() -> Value {
             "securitySchemes": {
                 "bearer": { "type": "http", "scheme": "bearer" },
                 "basic": { "type": "http", "scheme": "basic", "description": "Any user, and the key as password" },
+                "login": { "type": "apiKey", "in": "cookie", "name": "__Host-oc", "description": "A browser's login, from the service's own pages" },
             },
         },
     })
 }
 
-fn operation(path: &str, told: Told, said: Operation) -> Value {
-    let Operation { scope, query, body, takes, answer } = said;
+fn operation(path: &str, need: Option<Need>, told: Told, said: Operation) -> Value {
+    let Operation { query, body, takes, answer } = said;
     let subject = if told.id.starts_with("project.session.") { "session" } else { told.id };
     let tag = subject.split('.').next().unwrap_or_default();
     let mut responses = Map::new();
     if let Some(answer) = answer {
         responses.insert(answer.status.as_str().to_owned(), success(answer));
     }
-    for (status, why) in failures(scope, path, query.is_some() || body.is_some()) {
+    if told.id.starts_with("login.link") || told.id.starts_with("login.key") {
+        responses.insert("401".to_owned(), failed("The link or key logs nobody in"));
+        responses.insert("403".to_owned(), failed("A page of another site has sent this"));
+    }
+    for (status, why) in failures(need, path, query.is_some() || body.is_some()) {
         responses.insert(status.to_owned(), failed(why));
     }
     let mut parameters = in_path(path);
@@ -68,9 +74,10 @@ fn operation(path: &str, told: Told, said: Operation) -> Value {
         "parameters": parameters,
         "responses": responses,
     });
-    if let Some(scope) = scope {
-        operation["security"] = json!([{ "bearer": [] }, { "basic": [] }]);
-        operation["x-scope"] = json!(scope.as_str());
+    if let Some(need) = need {
+        operation["security"] = json!([{ "bearer": [] }, { "basic": [] }, { "login": [] }]);
+        operation["x-need"] = json!(need.as_str());
+        operation["x-scope"] = json!(need.bundle().as_str());
     }
     if let Some(body) = body {
         let content = takes.iter().map(|media| ((*media).to_owned(), json!({ "schema": body })));
@@ -80,11 +87,11 @@ fn operation(path: &str, told: Told, said: Operation) -> Value {
 }
 
 /// The failures that a route's scope, path and input bring with them.
-fn failures(scope: Option<Scope>, path: &str, takes: bool) -> Vec<(&'static str, &'static str)> {
+fn failures(need: Option<Need>, path: &str, takes: bool) -> Vec<(&'static str, &'static str)> {
     let mut all = vec![("503", "The database does not answer, or the service is busy: ask again")];
-    if scope.is_some() {
-        all.push(("401", "The key is missing, or there is no such key"));
-        all.push(("403", "The key may not do this"));
+    if need.is_some() {
+        all.push(("401", "The key or login is missing, or is not good"));
+        all.push(("403", "The role, or the key, may not do this; the message names the need"));
         all.push(("409", "What was asked for does not fit what is there"));
         all.push(("429", "Too many requests: ask again"));
     }

@@ -5,10 +5,12 @@
 
 use std::sync::LazyLock;
 
+use access::Need;
 use axum::Json;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
+use super::policy::Policy::Needs;
 use super::route::Route;
 use crate::surface::CanRead;
 use crate::surface::stock::refusal::refuse;
@@ -65,17 +67,19 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 fn route(row: &'static Row) -> Route {
-    let method = row.method.clone();
+    let (method, policy) = (row.method.clone(), Needs(Need::SessionRead));
     match &row.answer {
-        Answer::Nothing => Route::new(method, &row.path, async |_: CanRead| StatusCode::NO_CONTENT),
+        Answer::Nothing => {
+            Route::new(method, &row.path, policy, async |_: CanRead| StatusCode::NO_CONTENT)
+        }
         Answer::Constant(answer) => {
-            Route::new(method, &row.path, async move |_: CanRead| Json(answer))
+            Route::new(method, &row.path, policy, async move |_: CanRead| Json(answer))
         }
         Answer::Refusal(why) => {
             let refusal = async move |access, state, headers, params, uri| {
                 refuse(access, state, headers, params, uri, why).await
             };
-            Route::new(method, &row.path, refusal)
+            Route::new(method, &row.path, policy, refusal)
         }
     }
 }

@@ -2,24 +2,24 @@
 
 use std::net::SocketAddr;
 
+use auth::{AuthError, Shown};
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tracing::Instrument;
 
-use super::wall;
+use super::gate::guarded;
 use crate::ApiState;
 use crate::error::{ApiError, Failure};
-use crate::surface::Dialect;
+use crate::site::Site;
+use crate::surface::{Dialect, Parting, wall};
 
 const REQUEST_ID: &str = "x-request-id";
 const MAX_REQUEST_ID: usize = 64;
-
-/// The paths that need no key. `exceptions.txt` only ever shrinks.
-const OPEN: &str = include_str!("exceptions.txt");
+const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 
 /// The id of a request: the client's if it is a plain word of at most 64 characters, otherwise a random one.
 #[derive(Debug, Clone)]
@@ -56,7 +56,12 @@ pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next:
                 Some(cause) => tracing::error!(status, took_ms, error = %cause, "request failed"),
                 None => tracing::debug!(status, took_ms, code = failure.code, "request refused"),
             }
+            let kept =
+                [SET_COOKIE, CLEAR_SITE_DATA].map(|name| response.headers_mut().remove(&name));
             response = render(&failure, &path, &id, is_browser);
+            for (name, value) in [SET_COOKIE, CLEAR_SITE_DATA].into_iter().zip(kept) {
+                response.headers_mut().extend(value.map(|value| (name, value)));
+            }
         } else {
             tracing::debug!(status, took_ms, "request answered");
         }
@@ -147,35 +152,81 @@ fn is_stream(request: &Request) -> bool {
     request.method() == http::Method::GET && (path.ends_with("/event") || path.ends_with("/log"))
 }
 
-/// Lets a request pass if it has a valid key or needs none, and attaches the proven access.
+/// Lets a request pass if it shows a good key or login, or needs none. Attaches the belief in it, and guards the answer
+/// with that.
 pub(crate) async fn authenticate(
     State(state): State<ApiState>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    if let Err(barred) = wall::check(request.method(), request.headers(), &state.settings().origins)
-    {
+    let site = &state.settings().site;
+    let origins = &state.settings().origins;
+    if let Err(barred) = wall::check(request.method(), request.headers(), origins) {
         return barred.into_response();
     }
-    let path = request.uri().path();
-    if !OPEN.lines().any(|open| open == path) {
-        let query = request.uri().query().filter(|_| is_stream(&request));
-        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-        let proved = state.authenticator().authenticate(request.headers(), query, peer);
-        match proved.await {
-            Ok(access) => {
-                request.extensions_mut().insert(access);
-            }
-            Err(_) if wall::is_foreign_name(request.headers()) => {
-                return ApiError::Barred {
-                    status: StatusCode::MISDIRECTED_REQUEST,
-                    code: "MISDIRECTED",
-                    message: "the service is not called so: open it by its address, or by localhost",
-                }
-                .into_response();
-            }
-            Err(error) => return ApiError::from(error).into_response(),
-        }
+    let matched = request.extensions().get::<MatchedPath>();
+    if matched.is_some_and(|path| super::OPEN.contains(path.as_str())) {
+        return next.run(request).await;
     }
-    next.run(request).await
+    let query = request.uri().query().filter(|_| is_stream(&request));
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    let (method, headers) = (request.method(), request.headers());
+    let proved = async {
+        let shown = Shown::read(headers, query, site.cookie())?;
+        if matches!(shown, Shown::Cookie(_)) {
+            wall::own_page(method, headers, site).map_err(Refused::Barred)?;
+        }
+        let believed = state.authenticator().authenticate(&shown, peer).await?;
+        Ok::<_, Refused>((shown, believed))
+    };
+    let (shown, believed) = match proved.await {
+        Ok(proved) => proved,
+        Err(Refused::Barred(barred)) => return barred.into_response(),
+        Err(Refused::Unproved(_)) if wall::is_foreign_name(headers, site) => {
+            return wall::misdirected().into_response();
+        }
+        Err(Refused::Unproved(error)) => return unproved(error, site),
+    };
+    request.extensions_mut().insert(believed.clone());
+    let fresh = state.authenticator().renewed_cookie(&shown, &believed).await;
+    let mut response = next.run(request).await;
+    if response.extensions_mut().remove::<Parting>().is_none() {
+        response = guarded(response, believed);
+    }
+    if let Some(cookie) =
+        fresh.and_then(|next| site.set_cookie(next.text(), auth::LOGIN_LIFE / 1000))
+        && !response.headers().contains_key(SET_COOKIE)
+    {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// Why a request is not let through.
+enum Refused {
+    /// Its page or host may not show a login.
+    Barred(ApiError),
+    /// It proves nobody.
+    Unproved(AuthError),
+}
+
+impl From<AuthError> for Refused {
+    fn from(error: AuthError) -> Self {
+        Self::Unproved(error)
+    }
+}
+
+/// Returns the answer to a request that proves nobody. Cookies that are no use any more are taken away.
+fn unproved(error: AuthError, site: &Site) -> Response {
+    let is_planted = matches!(error, AuthError::Cookie(_));
+    let is_over = is_planted || matches!(error, AuthError::LoginOver);
+    let mut response = ApiError::from(error).into_response();
+    if is_over && let Some(none) = site.no_cookie() {
+        response.headers_mut().insert(SET_COOKIE, none);
+    }
+    if is_planted && site.may_clear_all() {
+        // The other cookie is of a path or domain that we cannot know.
+        response.headers_mut().insert(CLEAR_SITE_DATA, HeaderValue::from_static("\"cookies\""));
+    }
+    response
 }

@@ -18,7 +18,7 @@ const LAYERS: [&[&str]; 12] = [
     &["homes", "shares", "text", "wake"],
     &["view"],
     &["error", "settings"],
-    &["default_model", "origin", "principal"],
+    &["default_model", "origin", "principal", "site"],
 ];
 
 /// The code of each module, by its path from the crate's root (`act::fork`), without comments and tests.

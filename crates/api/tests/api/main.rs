@@ -3,8 +3,11 @@
 //! Tests need several threads: dropping the database blocks the test's own thread, and a connection that is just
 //! being opened must still answer the server, or both wait for a minute.
 
+mod access;
 mod archive;
 mod asks;
+mod authors;
+mod beliefs;
 mod clients;
 mod context;
 mod contract;
@@ -15,12 +18,15 @@ mod forks;
 mod ignored;
 mod import;
 mod inbox;
+mod keys;
 mod layers;
 mod lists;
+mod logins;
 mod models;
 mod moves;
 mod native;
 mod openapi;
+mod people;
 mod permission;
 mod providers;
 mod released;

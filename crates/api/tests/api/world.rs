@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
-use api::{ApiParts, ApiSettings, ApiState, ModelList, Origins, differing_messages, router};
+use api::{ApiParts, ApiSettings, ApiState, ModelList, Origins, Site, differing_messages, router};
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
@@ -109,6 +109,7 @@ impl World {
             default_directory: None,
             default_model: ModelRef::new("simulated", "echo").into(),
             default_agent: "build".into(),
+            site: Site::new("http://127.0.0.1:4096".parse().expect("a URL"), Vec::new(), "test"),
             version: "0.0.0-test".into(),
             simulated: true,
             hold: std::time::Duration::from_secs(120),
@@ -146,6 +147,11 @@ impl World {
             catalog: None,
             clock: Arc::new(SystemClock::new()),
         })
+    }
+
+    /// Returns the URL of the database as stores use it.
+    pub(crate) fn database_url(&self) -> String {
+        self.database.store_url()
     }
 
     pub(crate) fn gateway(&self) -> Router {

@@ -35,7 +35,7 @@ async fn a_store_works_by_way_of_a_pooler_in_transaction_mode() {
                 expires_ms: None,
             };
             store.create_key(org, key, now).await?;
-            assert_eq!(store.key_by_hash(vec![number; 32], now).await?.org, org);
+            assert_eq!(store.key_by_hash(vec![number; 32], now).await?.principal.org(), org);
             store.heads(&[(org, session.session.clone())]).await?;
             store.transcript(org, session.session.clone(), Messages::Newest, 9).await?;
             store.inbox(org, session.session.clone(), Seq(0), 9).await?;

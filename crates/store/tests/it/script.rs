@@ -234,7 +234,7 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
         call: waits.clone(),
         ask: asked.ask.clone(),
         answer,
-        by: Some(Author { key: "key_1".into() }),
+        by: Some(Author::of_key("key_1")),
     };
     let answers = [answered(&first, Answer::Once), answered(&second_ask, Answer::Granted)];
     step(vec![

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
-use api::Origin;
+use api::{Origin, PublicUrl};
 use clap::Args;
 use jiff::tz::TimeZone;
 use llm_protocol::{Generation, Protocol};
@@ -33,6 +33,13 @@ pub struct ListenArgs {
     /// released desktop apps may in any case
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', env = "OPENCODE_CLOUD_CORS_ORIGIN")]
     pub cors_origin: Vec<Origin>,
+    /// URL at which browsers reach the service, such as `https://code.example.com`: login links and cookies are for it
+    /// [default: the address that it listens on]
+    #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_PUBLIC_URL")]
+    pub public_url: Option<PublicUrl>,
+    /// Another host by which browsers may call the service, such as `build.lan`; repeat it for more
+    #[arg(long, value_name = "HOST", value_delimiter = ',', env = "OPENCODE_CLOUD_ALLOWED_HOST")]
+    pub allowed_host: Vec<String>,
 }
 
 /// The model that answers.

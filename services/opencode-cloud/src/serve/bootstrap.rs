@@ -1,6 +1,6 @@
-//! The first organisation and its first key.
+//! The first organisation, its owner and their key.
 //!
-//! A service with its own data folder keeps the first key there, beside its other secrets. Each start finds it and
+//! A service with its own data folder keeps the owner's key there, beside its other secrets. Each start finds it and
 //! can write it into the caller's client profile again. So a start that fails later, a lost profile or another port
 //! locks nobody out.
 
@@ -9,7 +9,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use domain::{Clock, OrgId};
+use access::{Actor, Scopes};
+use api::PublicUrl;
+use auth::{KeyForm, MadeKey, Token};
+use domain::{Clock, IdMint, OrgId, Stamp, TimestampMs, UserId};
 use store::{NewKey, Store, StoreError};
 
 use super::ServeError;
@@ -30,8 +33,6 @@ pub(crate) enum FirstKey {
     },
     /// The key of --bootstrap-key.
     Given,
-    /// The database has keys, but the data folder has none of them.
-    Elsewhere,
 }
 
 /// Returns the row for the key of `--bootstrap-key`. Checked before anything starts, so that a bad key is refused at
@@ -52,51 +53,80 @@ pub(crate) async fn give_key(
     Ok(store.create_key(OrgId::FIRST, given, now).await?)
 }
 
-/// Makes sure that the first organisation and a key for it exist. The data folder keeps a new key.
-pub(crate) async fn first_key(
+/// The owner of the first organisation, and what they sign in with.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) user: UserId,
+    pub(crate) key: FirstKey,
+}
+
+/// Makes sure that the first organisation has an owner, and that the data folder has a key of theirs: commands, terminal
+/// and browser are one person then. A key that was kept from before there were people stays good.
+pub(crate) async fn first_owner(
     store: &Store,
     clock: &dyn Clock,
     given: Option<NewKey>,
     data: &Path,
-) -> Result<FirstKey, ServeError> {
-    if let Some(key) = given {
-        give_key(store, clock, key).await?;
-        return Ok(FirstKey::Given);
-    }
+) -> Result<Owner, ServeError> {
     let now = clock.now_ms();
     store.ensure_organisation(OrgId::FIRST, "default".into(), now).await?;
-    let file = data.join(KEY_FILE);
-    let kept = kept(&file)?;
-    if store.count_keys(OrgId::FIRST).await? > 0 {
-        let Some(key) = kept else { return Ok(FirstKey::Elsewhere) };
-        return match store.key_by_hash(auth::hash(&key).to_vec(), now).await {
-            Ok(_) => Ok(FirstKey::Kept { key, file }),
-            Err(StoreError::NotFound) => Ok(FirstKey::Elsewhere), // revoked, or of another database
-            Err(error) => Err(error.into()),
-        };
+    let fresh = UserId::mint(&mut IdMint::after(Stamp::default(), now));
+    let user = store.ensure_owner(OrgId::FIRST, fresh, now).await?;
+    if let Some(key) = given {
+        give_key(store, clock, key).await?;
+        return Ok(Owner { user, key: FirstKey::Given });
     }
-    // Written to disk before the database: a start that dies in between makes the same key valid later.
-    let (key, row) = match kept {
-        Some(key) => {
-            let row = auth::bootstrap_key(&key).map_err(|error| {
-                ServeError::Usage(format!(
-                    "{} does not hold an API key ({error}); remove it and start again",
-                    file.display()
-                ))
-            })?;
-            (key, NewKey { name: FIRST_NAME.to_owned(), ..row })
-        }
-        None => {
-            let (key, row) = auth::generate_key(FIRST_NAME);
-            keep(&file, &key).map_err(|error| unkept(&file, "write", &error))?;
-            (key, row)
-        }
-    };
-    store.create_key(OrgId::FIRST, row, now).await?;
-    Ok(FirstKey::Kept { key, file })
+    let (file, actor) = (data.join(KEY_FILE), Actor::User(user.clone()));
+    if let Some(key) = kept(&file)?
+        && is_good_for(store, &actor, &key, now).await?
+    {
+        return Ok(Owner { user, key: FirstKey::Kept { key, file } });
+    }
+    // Written to disk before the database: a start that dies in between makes another one.
+    let made = MadeKey::of(&actor);
+    keep(&file, &made.text).map_err(|error| unkept(&file, "write", &error))?;
+    let scopes = vec![Scopes::EVERYTHING.to_owned()];
+    let row = made.row(actor, KEY_NAME.to_owned(), scopes, Some(now + KEY_LIFE));
+    store.create_owned_key(OrgId::FIRST, row, now).await?;
+    Ok(Owner { user, key: FirstKey::Kept { key: made.text, file } })
 }
 
-const FIRST_NAME: &str = "first boot";
+/// Returns whether a kept key is the owner's, and will be for long.
+async fn is_good_for(
+    store: &Store,
+    owner: &Actor,
+    key: &str,
+    now: TimestampMs,
+) -> Result<bool, ServeError> {
+    let Ok(KeyForm::Owned(id)) = auth::check_form(key) else { return Ok(false) };
+    match store.key_by_id(id, auth::hash(key).to_vec(), now).await {
+        Ok(proof) => {
+            let lasts = proof.expires_ms.is_none_or(|end| end > now + KEY_RENEWED);
+            Ok(proof.principal.standing().actor == *owner && lasts)
+        }
+        Err(StoreError::NotFound) => Ok(false), // revoked, or of another database
+        Err(error) => Err(error.into()),
+    }
+}
+
+const DAY: TimestampMs = 24 * 60 * 60 * 1000;
+/// How long the owner's key works. A start makes another one in its last months.
+const KEY_LIFE: TimestampMs = 366 * DAY;
+const KEY_RENEWED: TimestampMs = 90 * DAY;
+const KEY_NAME: &str = "this machine";
+
+/// Makes a one-time link that logs a person in, and returns its URL.
+pub(crate) async fn login_url(
+    store: &Store,
+    clock: &dyn Clock,
+    org: OrgId,
+    user: UserId,
+    public: &PublicUrl,
+) -> Result<String, ServeError> {
+    let (token, row) = Token::link(org, user, clock.now_ms());
+    store.create_login_link(org, row, clock.now_ms()).await?;
+    Ok(format!("{public}/login#{}", token.text()))
+}
 
 fn kept(file: &Path) -> Result<Option<String>, ServeError> {
     match fs::read_to_string(file) {
@@ -147,11 +177,6 @@ pub(crate) fn note(key: &FirstKey, urls: &[String]) -> KeyPlace {
             noted_or_kept(noted, file)
         }
         FirstKey::Given => KeyPlace::outside("the one given with --bootstrap-key".to_owned()),
-        FirstKey::Elsewhere => KeyPlace::outside(
-            "one that was made earlier and is not in the data folder; \
-             start with --bootstrap-key KEY to add another"
-                .to_owned(),
-        ),
     }
 }
 

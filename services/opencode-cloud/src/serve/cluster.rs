@@ -25,7 +25,7 @@ use tasks::CancellationToken;
 
 use super::ServeError;
 use super::args::{Disk, ModelArgs};
-use super::bootstrap::{self, FirstKey};
+use super::bootstrap::{self, Owner};
 use super::catalog::CatalogArgs;
 use super::disk::DiskArgs;
 use super::egress::EgressArgs;
@@ -184,7 +184,7 @@ impl Cluster {
         // All processes of this cluster have this build.
         Store::raise_feature_level(&migrate).await?;
         let database = store::role_url(&connection.url(), "oc_app", Some(&passwords.serve))?;
-        let key = self.first_key(args, &database).await?;
+        let owner = self.first_owner(args, &database).await?;
         // All workers share one simulated model, because they must resolve to the same one.
         let simulated =
             if is_simulated(&args.model) {
@@ -215,8 +215,12 @@ impl Cluster {
         lines.push(format!("Data:  {}", self.data.path().display()));
         let gateways = self.processes.iter().filter(|process| process.role == "gateway");
         let gateways: Vec<String> = gateways.map(|process| process.url.clone()).collect();
-        let place = bootstrap::note(&key, &gateways);
+        let place = bootstrap::note(&owner.key, &gateways);
         lines.push(format!("Key:   {}", place.told));
+        if let Some(gateway) = gateways.first() {
+            let login = self.login(&database, &owner, gateway).await?;
+            lines.push(format!("Login: {login} (once, within an hour)"));
+        }
         if simulated.is_some() {
             lines.push("Model: simulated: a small program, not a language model".into());
         }
@@ -233,17 +237,35 @@ impl Cluster {
         ended
     }
 
-    async fn first_key(
+    async fn first_owner(
         &self,
         args: &ClusterCommand,
         database: &str,
-    ) -> Result<FirstKey, ServeError> {
+    ) -> Result<Owner, ServeError> {
         let store = Store::connect(&store::StoreOptions::new(database))?;
         let clock = domain::SystemClock::new();
         let given = bootstrap::given(args.bootstrap_key.as_deref())?;
-        let key = bootstrap::first_key(&store, &clock, given, self.data.path()).await;
+        let owner = bootstrap::first_owner(&store, &clock, given, self.data.path()).await;
         store.close().await;
-        key
+        owner
+    }
+
+    /// Makes a link that logs the owner in at one gateway.
+    async fn login(
+        &self,
+        database: &str,
+        owner: &Owner,
+        gateway: &str,
+    ) -> Result<String, ServeError> {
+        let store = Store::connect(&store::StoreOptions::new(database))?;
+        let clock = domain::SystemClock::new();
+        let public = gateway.parse().map_err(|error: api::PublicUrlError| {
+            ServeError::stopped("the gateway's URL is no public URL", &error)
+        })?;
+        let user = owner.user.clone();
+        let url = bootstrap::login_url(&store, &clock, domain::OrgId::FIRST, user, &public).await;
+        store.close().await;
+        url
     }
 
     /// Returns a line about the sandbox that workers find on this machine.

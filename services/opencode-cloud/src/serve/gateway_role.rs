@@ -1,21 +1,22 @@
 //! A gateway, assembled for both `up` and `opencode-cloud gateway`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ApiParts, ApiSettings, DefaultModel, ModelList, Origins};
+use api::{ApiParts, ApiSettings, DefaultModel, ModelList, Origins, PublicUrl, Site};
 use credentials::Credentials;
-use domain::Clock;
+use domain::{Clock, OrgId};
 use gateway::{Gateway, GatewayOptions};
 use placement_api::Placement;
 use signals::Signals;
-use store::Store;
+use store::{Store, StoreError};
 use tasks::TaskGroup;
 use tokio::net::TcpListener;
 
 use super::ServeError;
+use super::args::ListenArgs;
 
 /// How long a request waits for its Revert: less than proxies usually allow a silent request.
 const HOLD: Duration = Duration::from_secs(30);
@@ -34,6 +35,7 @@ pub(crate) struct GatewaySetup {
     pub(crate) allow_local_paths: bool,
     pub(crate) default_directory: Option<PathBuf>,
     pub(crate) origins: Origins,
+    pub(crate) site: Site,
     pub(crate) default_model: DefaultModel,
 }
 
@@ -46,6 +48,7 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         allow_local_paths: setup.allow_local_paths,
         default_directory: setup.default_directory,
         origins: setup.origins,
+        site: setup.site,
         default_model: setup.default_model,
         default_agent: "build".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -65,6 +68,34 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
     };
     gateway::serve(setup.listener, GatewayOptions::default(), parts)
         .map_err(|error| ServeError::stopped("the gateway cannot start", &error))
+}
+
+/// Returns how browsers know the service: by --public-url, or by the address of its listener.
+pub(crate) async fn site(
+    store: &Store,
+    listen: &ListenArgs,
+    bound: Option<SocketAddr>,
+) -> Result<Site, ServeError> {
+    let public = match &listen.public_url {
+        Some(url) => url.clone(),
+        None => url_of(bound.unwrap_or_else(|| SocketAddr::new(listen.bind, listen.port)))?,
+    };
+    // A database of its own has an organisation of its own.
+    let made = match store.organisation(OrgId::FIRST).await {
+        Ok(organisation) => organisation.created_ms,
+        Err(StoreError::NotFound) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Site::new(public, listen.allowed_host.clone(), &made.to_string()))
+}
+
+/// Returns the URL of a listener for browsers of this machine.
+pub(crate) fn url_of(mut bound: SocketAddr) -> Result<PublicUrl, ServeError> {
+    if bound.ip().is_unspecified() {
+        bound.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    let url = format!("http://{bound}").parse();
+    url.map_err(|error: api::PublicUrlError| ServeError::Usage(format!("--public-url: {error}")))
 }
 
 /// Refuses local paths unless only this machine can reach the service.

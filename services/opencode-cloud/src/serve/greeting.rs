@@ -14,6 +14,8 @@ pub(crate) struct Greeting<'g> {
     pub(crate) url: String,
     pub(crate) data: &'g Path,
     pub(crate) key: &'g FirstKey,
+    /// The one-time link that logs the owner in.
+    pub(crate) login: String,
     pub(crate) hints: Hints,
     pub(crate) model: &'g ModelKind,
     pub(crate) name: &'g str,
@@ -50,6 +52,7 @@ impl Greeting<'_> {
                 (place.is_in_profile, place.is_default)
             }
         };
+        lines.push(format!("Login: {} (once, within an hour)", self.login));
         lines.push(format!("Model: {}", model(self.model, self.name)));
         if let Some(names) = &self.missing_key {
             lines.push(format!(
@@ -62,6 +65,7 @@ impl Greeting<'_> {
             let key = if is_in_profile { "" } else { "OPENCODE_CLOUD_KEY=KEY " };
             let url = if is_default { String::new() } else { format!(" --url {}", self.url) };
             lines.push(format!("  {key}{program} run \"list the files\"{url}"));
+            lines.push(format!("  {key}{program} open{url}    (another link for the browser)"));
             lines.push("Ctrl-C stops it; nothing is lost.".into());
         }
         lines
@@ -117,6 +121,7 @@ mod tests {
             url: "http://127.0.0.1:5000".into(),
             data: Path::new("/srv/oc"),
             key,
+            login: "http://127.0.0.1:5000/login#a.b.c".into(),
             hints: Hints::Shown,
             model: &ModelKind::Catalog("Anthropic".into()),
             name: "claude",
@@ -134,8 +139,7 @@ mod tests {
             told.contains("OPENCODE_CLOUD_KEY=KEY /bin/oc run \"list the files\" --url http"),
             "{told}"
         );
-        let elsewhere = lines(&FirstKey::Elsewhere, None);
-        assert!(elsewhere.contains("--bootstrap-key"), "{elsewhere}");
+        assert!(told.contains("Login: http://127.0.0.1:5000/login#a.b.c (once"), "{told}");
         assert!(!told.contains("Warning") && !told.contains("--key"), "{told}");
     }
 

@@ -22,6 +22,7 @@ pub mod level_cmd;
 pub mod migrate;
 mod model;
 mod network;
+pub mod owner_link_cmd;
 mod period;
 pub mod placement_cmd;
 mod placement_role;

@@ -245,6 +245,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
         pending.resolve(&root);
     }
     let keys = environment(&args.model).into_keys().collect();
+    let site = gateway_role::site(&common.store, &args.listen, listener.local_addr().ok()).await?;
     let gateway = gateway_role::start(
         GatewaySetup {
             listener,
@@ -258,6 +259,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
             allow_local_paths: args.listen.allow_local_paths,
             default_directory: args.directory.filter(|_| args.listen.allow_local_paths),
             origins: Origins(args.listen.cors_origin),
+            site,
             default_model: model.default_model(),
         },
         &root,

@@ -10,7 +10,7 @@ use api::Origins;
 use boot::{DataDir, Postgres, PostgresOptions, default_data_dir, ensure_free_space};
 use clap::Args;
 use credentials::Credentials;
-use domain::{Clock, FeatureLevel, SystemClock};
+use domain::{Clock, FeatureLevel, OrgId, SystemClock};
 use egress::Egress;
 use jiff::tz::TimeZone;
 use signals::{InProcess, Signals};
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 
 use super::ServeError;
 use super::args::{DataArgs, DrainArgs, ListenArgs, ModelArgs};
-use super::bootstrap::{self, first_key};
+use super::bootstrap::{self, first_owner, login_url};
 use super::catalog::{CatalogArgs, environment};
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
@@ -203,7 +203,8 @@ async fn serve_on(
     check_schema(store::schema_version(&sched).await?)?;
     check_level(store.feature_level().await?)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let key = first_key(store, &*clock, given, data.path()).await?;
+    let owner = first_owner(store, &*clock, given, data.path()).await?;
+    let site = gateway_role::site(store, &args.listen, listener.local_addr().ok()).await?;
     let keys = secrets::parse(&args.secrets.or_made_in(data.path())?)?;
     let root = TaskGroup::root("up");
     let feed = args.catalog.feed(&egress, store, &clock, &root.role("catalog")).await?;
@@ -276,15 +277,18 @@ async fn serve_on(
             allow_local_paths: local,
             default_directory: directory.filter(|_| local),
             origins: Origins(args.listen.cors_origin.clone()),
+            site: site.clone(),
             default_model: model.default_model(),
         },
         &root.role("gateway"),
     )?;
     let default = model.configured.default_model();
+    let login = login_url(store, &SystemClock::new(), OrgId::FIRST, owner.user, site.url()).await?;
     let greeting = Greeting {
         url: gateway.url(),
         data: data.path(),
-        key: &key,
+        key: &owner.key,
+        login,
         hints: progress.hints,
         model: &model.kind,
         name: &default.model,

@@ -48,7 +48,7 @@ async fn listed(
 ) -> Result<Vec<SessionRow>, ApiError> {
     let (of, below) = match named.filter(state.settings()).await {
         Ok(None) => (SessionsOf::Organisation, None),
-        Ok(Some(directory)) => of(state, access, directory, &query).await?,
+        Ok(Some(directory)) => of(state, access.clone(), directory, &query).await?,
         Err(ApiError::Invalid(_)) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };

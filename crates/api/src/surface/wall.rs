@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use crate::error::ApiError;
 use crate::origin::Origins;
+use crate::site::Site;
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -59,10 +60,41 @@ pub(crate) fn check(
     Ok(())
 }
 
+/// Passes a request that shows a cookie if one of our own pages has sent it, to one of our own names.
+///
+/// # Errors
+/// 403 for a page of another site, or none; 421 for another name.
+pub(crate) fn own_page(method: &Method, headers: &HeaderMap, site: &Site) -> Result<(), ApiError> {
+    let is_own = match (text(headers, &SITE), text(headers, &ORIGIN)) {
+        (Some(site), _) => site == "same-origin",
+        (None, Some(origin)) => is_origin_of(origin, headers),
+        // Over plain http browsers say neither when a page reads. A cookie that is strict comes from no other site.
+        (None, None) => matches!(*method, Method::GET | Method::HEAD),
+    };
+    if !is_own {
+        return Err(ApiError::Barred {
+            status: StatusCode::FORBIDDEN,
+            code: "CROSS_SITE",
+            message: "a login counts only in requests of the service's own pages; tools send an API key",
+        });
+    }
+    if is_foreign_name(headers, site) { Err(misdirected()) } else { Ok(()) }
+}
+
+/// Returns the error for a request to a name that is not ours.
+pub(crate) fn misdirected() -> ApiError {
+    ApiError::Barred {
+        status: StatusCode::MISDIRECTED_REQUEST,
+        code: "MISDIRECTED",
+        message: "the service is not called so: open it by its address, by localhost, or by a name that its operator gave \
+                  with --public-url or --allowed-host",
+    }
+}
+
 /// Returns whether a browser used a host name that an attacker may have pointed at us: any name except this
-/// machine's. Addresses are safe. Only matters for a request without a valid key.
-pub(crate) fn is_foreign_name(headers: &HeaderMap) -> bool {
-    if !is_browser(headers) {
+/// machine's and those of `site`. Addresses are safe. Only matters for a request without a valid key.
+pub(crate) fn is_foreign_name(headers: &HeaderMap, site: &Site) -> bool {
+    if !is_browser(headers) || site.is_named_by(headers) {
         return false;
     }
     let Some(host) = text(headers, &HOST) else { return true };
@@ -149,11 +181,37 @@ mod tests {
     #[test]
     fn a_name_that_leads_here_by_a_trick_is_told_apart() {
         let browser = ("sec-fetch-site", "same-origin");
-        let host = |host: &'static str| is_foreign_name(&headers(&[("host", host), browser]));
+        let site = Site::new("https://code.example".parse().expect("a URL"), Vec::new(), "x");
+        let host =
+            |host: &'static str| is_foreign_name(&headers(&[("host", host), browser]), &site);
         assert!(host("evil.example:4096") && host("localhost.evil.example"));
         for own in ["localhost:4096", "a.localhost", "127.0.0.1:4096", "[::1]:4096", "10.0.0.5"] {
             assert!(!host(own), "{own}");
         }
-        assert!(!is_foreign_name(&headers(&[("host", "oc.corp.example")])), "a tool");
+        assert!(!host("code.example"), "the public URL");
+        assert!(!is_foreign_name(&headers(&[("host", "oc.corp.example")]), &site), "a tool");
+    }
+
+    // Attacks 29 and 30 of identity: a cookie that another page, another port or a rebound name made the browser send.
+    #[test]
+    fn a_cookie_counts_in_requests_of_our_own_pages_only() {
+        let site = Site::new("http://127.0.0.1:4096".parse().expect("a URL"), Vec::new(), "x");
+        let status = |method: Method, host: &'static str, all: &[(&'static str, &'static str)]| {
+            let all = headers(&[&[("host", host), ("cookie", "a=b")][..], all].concat());
+            own_page(&method, &all, &site)
+                .map_or_else(|error| error.failure().status.as_u16(), |()| 200)
+        };
+        let own = "127.0.0.1:4096";
+        let same = ("sec-fetch-site", "same-origin");
+        assert_eq!(status(Method::POST, own, &[same]), 200);
+        assert_eq!(status(Method::POST, own, &[("origin", "http://127.0.0.1:4096")]), 200);
+        assert_eq!(status(Method::GET, own, &[]), 200);
+        assert_eq!(status(Method::POST, own, &[]), 403, "no sign of where it comes from");
+        for foreign in ["none", "same-site", "cross-site"] {
+            assert_eq!(status(Method::GET, own, &[("sec-fetch-site", foreign)]), 403, "{foreign}");
+        }
+        assert_eq!(status(Method::POST, own, &[("origin", "http://127.0.0.1:8000")]), 403);
+        assert_eq!(status(Method::POST, own, &[("origin", "oc://renderer")]), 403, "needs a key");
+        assert_eq!(status(Method::GET, "evil.example:4096", &[same]), 421);
     }
 }

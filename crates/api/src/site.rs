@@ -1,0 +1,163 @@
+use std::fmt;
+use std::str::FromStr;
+
+use http::header::HOST;
+use http::{HeaderMap, HeaderValue};
+use sha2::{Digest, Sha256};
+
+/// The URL at which people reach the service: `https://code.example.com`. Links and cookies are for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicUrl {
+    is_https: bool,
+    /// Host, and port unless it is the scheme's own; in lower case.
+    authority: String,
+}
+
+/// A text that is no public URL.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "`{0}` is no public URL: write scheme, host and port as browsers reach the service, without a path, such as \
+     https://code.example.com"
+)]
+pub struct PublicUrlError(String);
+
+impl FromStr for PublicUrl {
+    type Err = PublicUrlError;
+
+    fn from_str(text: &str) -> Result<Self, PublicUrlError> {
+        let wrong = || PublicUrlError(text.to_owned());
+        let lower = text.trim_end_matches('/').to_ascii_lowercase();
+        let (scheme, authority) = lower.split_once("://").ok_or_else(wrong)?;
+        let (is_https, own_port) = match scheme {
+            "https" => (true, ":443"),
+            "http" => (false, ":80"),
+            _ => return Err(wrong()),
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+        if authority.is_empty() || !authority.chars().all(is_plain) {
+            return Err(wrong());
+        }
+        let authority = authority.strip_suffix(own_port).unwrap_or(authority).to_owned();
+        Ok(Self { is_https, authority })
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", if self.is_https { "https" } else { "http" }, self.authority)
+    }
+}
+
+/// How browsers know this service: its URL, its other names, and the name of its cookie.
+#[derive(Debug, Clone)]
+pub struct Site {
+    url: PublicUrl,
+    /// Further hosts, with or without a port.
+    hosts: Vec<String>,
+    cookie: String,
+}
+
+impl Site {
+    /// `instance` tells this service from others at the same URL at other times: browsers keep cookies of a machine for
+    /// all its ports.
+    #[must_use]
+    pub fn new(url: PublicUrl, hosts: Vec<String>, instance: &str) -> Self {
+        let cookie = if url.is_https {
+            // A browser takes this prefix only from the host itself, over https and for all paths.
+            "__Host-oc".to_owned()
+        } else {
+            let port = url.authority.rsplit_once(':').map_or("80", |(_, port)| port);
+            let instance = hex::encode(Sha256::digest(instance.as_bytes()));
+            format!("oc-{}-{}", port.trim_end_matches(']'), &instance[..8])
+        };
+        let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect();
+        Self { url, hosts, cookie }
+    }
+
+    /// Returns the URL.
+    #[must_use]
+    pub fn url(&self) -> &PublicUrl {
+        &self.url
+    }
+
+    pub(crate) fn cookie(&self) -> &str {
+        &self.cookie
+    }
+
+    /// Returns the header that gives a browser its cookie for `seconds`.
+    pub(crate) fn set_cookie(&self, text: &str, seconds: i64) -> Option<HeaderValue> {
+        let secure = if self.url.is_https { "; Secure" } else { "" };
+        let cookie = format!(
+            "{}={text}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}",
+            self.cookie
+        );
+        HeaderValue::try_from(cookie).ok()
+    }
+
+    /// Returns the header that takes the cookie away.
+    pub(crate) fn no_cookie(&self) -> Option<HeaderValue> {
+        self.set_cookie("", 0)
+    }
+
+    /// Returns whether a browser that asks to forget everything forgets nothing of others: on plain http, cookies of other
+    /// ports would go too.
+    pub(crate) fn may_clear_all(&self) -> bool {
+        self.url.is_https
+    }
+
+    /// Returns whether the request's `Host` is one of the service's names.
+    pub(crate) fn is_named_by(&self, headers: &HeaderMap) -> bool {
+        let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else {
+            return false;
+        };
+        let host = host.to_ascii_lowercase();
+        let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
+        let own_port = if self.url.is_https { ":443" } else { ":80" };
+        host.strip_suffix(own_port).unwrap_or(&host) == self.url.authority
+            || self.hosts.iter().any(|known| *known == host || *known == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> PublicUrl {
+        text.parse().expect("a URL")
+    }
+
+    #[test]
+    fn a_public_url_is_scheme_host_and_port() {
+        assert_eq!(url("https://Code.example.com:443/").to_string(), "https://code.example.com");
+        assert_eq!(url("http://127.0.0.1:4096").to_string(), "http://127.0.0.1:4096");
+        for bad in ["code.example.com", "https://", "https://a/b", "ftp://a", "https://a b"] {
+            assert!(bad.parse::<PublicUrl>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_has_the_prefix_behind_https_and_port_and_instance_elsewhere() {
+        let https = Site::new(url("https://code.example.com"), Vec::new(), "x");
+        let set = https.set_cookie("v", 60).expect("a header");
+        let expected = "__Host-oc=v; Path=/; HttpOnly; SameSite=Strict; Max-Age=60; Secure";
+        assert_eq!(set.to_str().expect("text"), expected);
+        let name = |url_of: &str, instance| {
+            Site::new(url(url_of), Vec::new(), instance).cookie().to_owned()
+        };
+        let here = "http://127.0.0.1:4096";
+        assert!(name(here, "x").starts_with("oc-4096-"));
+        assert_ne!(name(here, "x"), name(here, "y"));
+        assert_ne!(name(here, "x"), name("http://127.0.0.1:4097", "x"));
+    }
+
+    #[test]
+    fn a_service_knows_its_own_names() {
+        let site = Site::new(url("https://code.example.com"), vec!["oc.lan".into()], "x");
+        let named = |host: &'static str| {
+            let headers = [(HOST, HeaderValue::from_static(host))].into_iter().collect();
+            site.is_named_by(&headers)
+        };
+        assert!(named("CODE.example.com") && named("code.example.com:443") && named("oc.lan:8080"));
+        assert!(!named("code.example.com:444") && !named("evil.example") && !named("x.oc.lan"));
+    }
+}

@@ -1,0 +1,152 @@
+//! How people begin and end logins. The pages that call this are the console's.
+
+use access::Actor;
+use auth::Token;
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::SET_COOKIE;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use store::Via;
+
+use super::me::{LoginView, MeView, me_of};
+use crate::ApiState;
+use crate::act::{Begun, begin_by_key, begin_by_link};
+use crate::error::ApiError;
+use crate::surface::Parting;
+use crate::surface::extract::{Body, Caller, OwnPage};
+use crate::text::secret;
+
+/// The ways to sign in.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct WaysView {
+    /// Whether a person's key begins a login.
+    key: bool,
+    /// Whether a one-time link does.
+    link: bool,
+    /// Those who vouch for people.
+    sso: Vec<SsoWayView>,
+    /// The service's version.
+    version: String,
+}
+
+/// Somebody who vouches for people.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SsoWayView {
+    /// Its id.
+    id: String,
+    /// Its name.
+    name: String,
+    /// The path that begins a sign-in there.
+    start: String,
+}
+
+pub(crate) async fn ways(State(state): State<ApiState>) -> Json<WaysView> {
+    let version = state.settings().version.clone();
+    Json(WaysView { key: true, link: true, sso: Vec::new(), version })
+}
+
+/// The answer to a request that has begun a login: who one is, and the cookie.
+pub(crate) struct LoggedIn {
+    view: MeView,
+    cookie: Option<http::HeaderValue>,
+}
+
+impl IntoResponse for LoggedIn {
+    fn into_response(self) -> Response {
+        let mut response = Json(self.view).into_response();
+        response.headers_mut().extend(self.cookie.map(|cookie| (SET_COOKIE, cookie)));
+        response
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct LinkRequest {
+    token: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct KeyLoginRequest {
+    key: String,
+}
+
+/// Begins a login with a one-time link.
+pub(crate) async fn by_link(
+    _: OwnPage,
+    State(state): State<ApiState>,
+    Body(request): Body<LinkRequest>,
+) -> Result<LoggedIn, ApiError> {
+    let begun = begin_by_link(&state, secret("token", &request.token)?).await?;
+    logged_in(&state, begun).await
+}
+
+/// Begins a login with a person's key.
+pub(crate) async fn by_key(
+    page: OwnPage,
+    State(state): State<ApiState>,
+    Body(request): Body<KeyLoginRequest>,
+) -> Result<LoggedIn, ApiError> {
+    let key = secret("key", &request.key)?.trim().to_owned();
+    let begun = begin_by_key(&state, key, page.peer).await?;
+    logged_in(&state, begun).await
+}
+
+async fn logged_in(state: &ApiState, begun: Begun) -> Result<LoggedIn, ApiError> {
+    let Begun { org, user, cookie, expires_ms } = begun;
+    let login = LoginView { id: cookie.login_id().to_string(), expires_at: expires_ms };
+    let standing = state.store().principal(org, Actor::User(user)).await?;
+    let view = me_of(state, org, standing, None, Some(login)).await?;
+    let cookie = state.settings().site.set_cookie(cookie.text(), auth::LOGIN_LIFE / 1000);
+    Ok(LoggedIn { view, cookie })
+}
+
+/// An answer that takes the cookie away.
+pub(crate) struct LoggedOut(Option<http::HeaderValue>);
+
+impl IntoResponse for LoggedOut {
+    fn into_response(self) -> Response {
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        response.headers_mut().extend(self.0.map(|cookie| (SET_COOKIE, cookie)));
+        response.extensions_mut().insert(Parting);
+        response
+    }
+}
+
+/// Ends the login everywhere. A key has none, and stays.
+pub(crate) async fn logout(
+    caller: Caller,
+    State(state): State<ApiState>,
+) -> Result<LoggedOut, ApiError> {
+    if let Via::Login(login) = caller.via() {
+        state.authenticator().end_login(caller.org(), login.clone()).await?;
+    }
+    Ok(LoggedOut(state.settings().site.no_cookie()))
+}
+
+/// A link that logs its maker in, once.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LinkView {
+    url: String,
+    /// When it stops working.
+    expires_at: i64,
+}
+
+/// Makes a one-time link for whoever asks: who has the key has the login too.
+pub(crate) async fn link(
+    caller: Caller,
+    State(state): State<ApiState>,
+) -> Result<Json<LinkView>, ApiError> {
+    let Actor::User(user) = caller.standing().actor.clone() else {
+        return Err(ApiError::Conflict(
+            "a service account does not sign in; use a person's key, such as that of `opencode-cloud key`".to_owned(),
+        ));
+    };
+    let now = state.clock().now_ms();
+    let (token, row) = Token::link(caller.org(), user, now);
+    let expires_at = row.expires_ms;
+    state.store().create_login_link(caller.org(), row, now).await?;
+    let url = format!("{}/login#{}", state.settings().site.url(), token.text());
+    Ok(Json(LinkView { url, expires_at }))
+}

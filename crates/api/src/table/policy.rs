@@ -1,0 +1,21 @@
+use access::Need;
+
+/// Who may use a route. Each line of the table has one; the router turns it into a layer around the handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// Whoever may do this in the organisation that the key or login proves. What belongs to another organisation is
+    /// not found.
+    Needs(Need),
+    /// Everybody, and why.
+    Open(&'static str),
+}
+
+impl Policy {
+    /// Returns the need, unless the route is open.
+    pub(crate) fn need(self) -> Option<Need> {
+        match self {
+            Self::Needs(need) => Some(need),
+            Self::Open(_) => None,
+        }
+    }
+}

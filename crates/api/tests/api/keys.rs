@@ -1,0 +1,129 @@
+//! Keys of people and services: made, listed, confined, rotated, revoked.
+
+use access::OrgRole;
+use anyhow::{Context, Result, ensure};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::logins::person;
+use crate::world::{World, call, ok};
+
+async fn make(gateway: &axum::Router, by: &str, body: Value) -> Result<(String, String)> {
+    let made = ok(gateway, "POST", "/platform/key", by, Some(body)).await;
+    let text = |name: &str| made[name].as_str().map(str::to_owned);
+    Ok((text("key").context("its text")?, text("id").context("its id")?))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_shown_once_and_does_what_its_scopes_say() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let ada = person(&world, "ada", OrgRole::Member).await?;
+    let before = ok(&gateway, "GET", "/platform/key", &ada.key, None).await;
+    assert_eq!(before["data"].as_array().map(Vec::len), Some(1));
+    let (reader, id) =
+        make(&gateway, &ada.key, json!({ "name": "reader", "scopes": ["read"], "days": 1 }))
+            .await?;
+    assert!(reader.starts_with("ocu_"), "{reader}");
+    ok(&gateway, "GET", "/platform/session", &reader, None).await;
+    let (status, told) = call(&gateway, "POST", "/project/init", &reader, None).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    let message = told["error"]["message"].as_str().context("a message")?;
+    assert!(message.contains("`session.prompt`") && message.contains("key"), "{message}");
+    let list = ok(&gateway, "GET", "/platform/key", &ada.key, None).await;
+    let row = list["data"].as_array().context("keys")?.iter().find(|row| row["id"] == id);
+    let row = row.context("the key")?;
+    assert_eq!((&row["owner"], &row["scopes"]), (&json!("usr_ada"), &json!(["read"])));
+    assert!(!list.to_string().contains(&reader), "its text is shown once");
+    let life = row["expires_at"].as_i64().context("an end")?
+        - row["created_at"].as_i64().context("a time")?;
+    assert_eq!(life, 86_400_000);
+    for (wrong, named) in [
+        (json!({ "name": "x", "scopes": ["raed"] }), "raed"),
+        (json!({ "name": "x", "scopes": [] }), "scope"),
+        (json!({ "name": "x", "days": 367 }), "days"),
+        (json!({ "name": "" }), "name"),
+    ] {
+        let (status, told) = call(&gateway, "POST", "/platform/key", &ada.key, Some(wrong)).await;
+        ensure!(status == StatusCode::BAD_REQUEST && told.to_string().contains(named), "{told}");
+    }
+    Ok(())
+}
+
+// Attack 35 of identity.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_makes_a_stronger_key_or_touches_anothers() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let ada = person(&world, "ada", OrgRole::Member).await?;
+    let bob = person(&world, "bob", OrgRole::Member).await?;
+    let eve = person(&world, "eve", OrgRole::Admin).await?;
+    let (maker, _) =
+        make(&gateway, &ada.key, json!({ "name": "m", "scopes": ["me.manage"] })).await?;
+    let (status, told) =
+        call(&gateway, "POST", "/platform/key", &maker, Some(json!({ "name": "x" }))).await;
+    ensure!(status == StatusCode::BAD_REQUEST && told.to_string().contains("scopes"), "{told}");
+    let rotate = format!("/platform/key/{}/rotate", ada.key_id);
+    let (status, told) = call(&gateway, "POST", &rotate, &maker, Some(json!({}))).await;
+    ensure!(status == StatusCode::BAD_REQUEST, "a way around: {told}");
+    let others = format!("/platform/key/{}", ada.key_id);
+    assert_eq!(call(&gateway, "DELETE", &others, &bob.key, None).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(
+        call(&gateway, "DELETE", &others, &world.stranger, None).await.0,
+        StatusCode::NOT_FOUND
+    );
+    let service = json!({ "name": "ci", "service": "builds" });
+    for (method, path, body) in
+        [("GET", "/platform/key?all=true", None), ("POST", "/platform/key", Some(service.clone()))]
+    {
+        let (status, told) = call(&gateway, method, path, &bob.key, body).await;
+        ensure!(
+            status == StatusCode::FORBIDDEN && told.to_string().contains("key.manage"),
+            "{told}"
+        );
+    }
+    let (key, _) = make(&gateway, &eve.key, service).await?;
+    assert!(key.starts_with("ocs_"), "{key}");
+    let me = ok(&gateway, "GET", "/platform/me", &key, None).await;
+    assert_eq!((&me["actor"]["id"], &me["role"]), (&json!("svc_builds"), &json!("member")));
+    let all = ok(&gateway, "GET", "/platform/key?all=true", &eve.key, None).await;
+    assert!(all["data"].as_array().is_some_and(|keys| keys.len() >= 5), "{all}");
+    ok(&gateway, "DELETE", &others, &eve.key, None).await;
+    assert_eq!(
+        call(&world.gateway(), "GET", "/project", &ada.key, None).await.0,
+        StatusCode::UNAUTHORIZED
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotated_key_has_two_secrets_for_a_while() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let ada = person(&world, "ada", OrgRole::Admin).await?;
+    let (old, id) = make(&gateway, &ada.key, json!({ "name": "long" })).await?;
+    let rotate = format!("/platform/key/{id}/rotate");
+    let made = ok(&gateway, "POST", &rotate, &ada.key, Some(json!({ "hours": 1 }))).await;
+    let new = made["key"].as_str().context("a key")?.to_owned();
+    assert!(made["id"] == id && new != old);
+    for key in [&old, &new] {
+        ok(&gateway, "GET", "/project", key, None).await;
+    }
+    let (status, told) = call(&gateway, "POST", &rotate, &ada.key, Some(json!({}))).await;
+    ensure!(status == StatusCode::CONFLICT, "{told}");
+    let (over, id) = make(&gateway, &ada.key, json!({ "name": "short" })).await?;
+    let rotate = format!("/platform/key/{id}/rotate");
+    let made = ok(&gateway, "POST", &rotate, &ada.key, Some(json!({ "hours": 0 }))).await;
+    let other = world.gateway();
+    assert_eq!(call(&other, "GET", "/project", &over, None).await.0, StatusCode::UNAUTHORIZED);
+    ok(&other, "GET", "/project", made["key"].as_str().context("a key")?, None).await;
+    // A key of before there were people is the first service account's, and has one secret.
+    let me = ok(&gateway, "GET", "/platform/me", &world.key, None).await;
+    assert_eq!((&me["actor"]["id"], &me["role"]), (&json!("svc_first"), &json!("admin")));
+    let keys = ok(&gateway, "GET", "/platform/key", &world.key, None).await;
+    let first = keys["data"][0]["id"].as_str().context("an id")?;
+    let rotate = format!("/platform/key/{first}/rotate");
+    let (status, told) = call(&gateway, "POST", &rotate, &world.key, Some(json!({}))).await;
+    ensure!(status == StatusCode::CONFLICT && told.to_string().contains("old form"), "{told}");
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! Logins of people in browsers, and the links that begin them.
+
+use domain::{KeyId, LoginId, OrgId, TimestampMs, UserId};
+use subtle::ConstantTimeEq;
+
+use crate::{Store, StoreError};
+
+/// A login to be stored; only the hash of its cookie ever is.
+#[derive(Debug, Clone)]
+pub struct NewLogin {
+    /// Its id, which is in the cookie.
+    pub id: LoginId,
+    /// Whose it is.
+    pub user: UserId,
+    /// SHA-256 of the cookie.
+    pub hash: Vec<u8>,
+    /// When it ends at the latest.
+    pub expires_ms: TimestampMs,
+    /// The key that it began with: it ends when that is revoked.
+    pub key: Option<KeyId>,
+}
+
+/// A link that logs a person in once.
+#[derive(Debug, Clone)]
+pub struct NewLoginLink {
+    /// Its id, which is in the token.
+    pub id: String,
+    /// Whom it logs in.
+    pub user: UserId,
+    /// SHA-256 of the token.
+    pub hash: Vec<u8>,
+    /// When it stops working.
+    pub expires_ms: TimestampMs,
+}
+
+/// What became of a link that somebody followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkTaken {
+    /// It logs this person in. It does so once.
+    Good(UserId),
+    /// Somebody has followed it before.
+    Used,
+    /// It was good until then.
+    Expired,
+    /// There is no such link, or its person is disabled.
+    Unknown,
+}
+
+impl Store {
+    /// Stores a link, and forgets the person's links that are over.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn create_login_link(
+        &self,
+        org: OrgId,
+        link: NewLoginLink,
+        now: TimestampMs,
+    ) -> Result<(), StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                sqlx::query!(
+                    "DELETE FROM login_link WHERE org_id = $1 AND user_id = $2 AND expires_ms < $3",
+                    org.0,
+                    link.user.as_str(),
+                    now - LINK_KEPT,
+                )
+                .execute(&mut **tx)
+                .await?;
+                sqlx::query!(
+                    "INSERT INTO login_link (org_id, id, user_id, hash, expires_ms) VALUES ($1, $2, $3, $4, $5)",
+                    org.0,
+                    link.id,
+                    link.user.as_str(),
+                    link.hash,
+                    link.expires_ms,
+                )
+                .execute(&mut **tx)
+                .await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Uses a link up. Of requests that come together, one gets the person.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn take_login_link(
+        &self,
+        org: OrgId,
+        id: String,
+        hash: Vec<u8>,
+        now: TimestampMs,
+    ) -> Result<LinkTaken, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    "SELECT l.user_id, l.hash, l.expires_ms, l.used_ms FROM login_link l
+                    JOIN principal p ON p.org_id = l.org_id AND p.id = l.user_id
+                    WHERE l.org_id = $1 AND l.id = $2 AND p.disabled_ms IS NULL FOR UPDATE OF l",
+                    org.0,
+                    id,
+                )
+                .fetch_optional(&mut **tx)
+                .await?;
+                let Some(row) = row.filter(|row| bool::from(row.hash.ct_eq(&hash))) else {
+                    return Ok(LinkTaken::Unknown);
+                };
+                if row.used_ms.is_some() {
+                    return Ok(LinkTaken::Used);
+                }
+                if row.expires_ms <= now {
+                    return Ok(LinkTaken::Expired);
+                }
+                sqlx::query!(
+                    "UPDATE login_link SET used_ms = $3 WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    id,
+                    now,
+                )
+                .execute(&mut **tx)
+                .await?;
+                Ok(LinkTaken::Good(row.user_id.parse()?))
+            })
+        })
+        .await
+    }
+
+    /// Begins a login, and forgets the person's logins that ended long ago.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn create_login(
+        &self,
+        org: OrgId,
+        login: NewLogin,
+        now: TimestampMs,
+    ) -> Result<(), StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                sqlx::query!(
+                    "DELETE FROM login WHERE org_id = $1 AND user_id = $2 AND expires_ms < $3",
+                    org.0,
+                    login.user.as_str(),
+                    now - LINK_KEPT,
+                )
+                .execute(&mut **tx)
+                .await?;
+                sqlx::query!(
+                    "INSERT INTO login (org_id, id, user_id, hash, created_ms, rotated_ms, expires_ms, key_id)
+                    VALUES ($1, $2, $3, $4, $5, $5, $6, $7)",
+                    org.0,
+                    login.id.as_str(),
+                    login.user.as_str(),
+                    login.hash,
+                    now,
+                    login.expires_ms,
+                    login.key.as_ref().map(KeyId::as_str),
+                )
+                .execute(&mut **tx)
+                .await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Replaces a login's cookie, if `old` is its cookie still. Of requests that come together, one gets `true`; the
+    /// cookie of the others is good for some seconds more.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn rotate_login(
+        &self,
+        org: OrgId,
+        id: LoginId,
+        old: Vec<u8>,
+        new: Vec<u8>,
+        now: TimestampMs,
+    ) -> Result<bool, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let rotated = sqlx::query!(
+                    "UPDATE login SET former_hash = hash, hash = $4, rotated_ms = $5
+                    WHERE org_id = $1 AND id = $2 AND hash = $3 AND ended_ms IS NULL",
+                    org.0,
+                    id.as_str(),
+                    old,
+                    new,
+                    now,
+                )
+                .execute(&mut **tx)
+                .await?;
+                Ok(rotated.rows_affected() > 0)
+            })
+        })
+        .await
+    }
+
+    /// Ends a login everywhere. One that has ended stays so.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn end_login(
+        &self,
+        org: OrgId,
+        id: LoginId,
+        now: TimestampMs,
+    ) -> Result<(), StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                sqlx::query!(
+                    "UPDATE login SET ended_ms = $3 WHERE org_id = $1 AND id = $2 AND ended_ms IS NULL",
+                    org.0,
+                    id.as_str(),
+                    now,
+                )
+                .execute(&mut **tx)
+                .await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+}
+
+/// How long links and logins that are over are kept, so that who comes back is told why.
+const LINK_KEPT: TimestampMs = 7 * 24 * 60 * 60 * 1000;
