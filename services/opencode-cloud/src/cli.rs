@@ -8,7 +8,6 @@ use clap::{CommandFactory, Parser, Subcommand};
 use boot::telemetry::LogFormat;
 use tasks::CancellationToken;
 
-use crate::client::ClientError;
 use crate::output::{Screen, Style};
 use crate::serve::credentials_cmd::{self, CredentialsCommand};
 use crate::serve::placement_cmd::{PlacementCommand, What};
