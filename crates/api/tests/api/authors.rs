@@ -15,8 +15,8 @@ async fn the_log_says_whose_key_did_what() -> Result<()> {
     let colleague = row.id.clone();
     world.store.create_key(world.org, row, 0).await?;
 
-    let path = format!("/platform/session?directory={}", world.path());
-    let body = Some(json!({ "id": "ses_a", "directory": world.path() }));
+    let path = format!("/session?directory={}", world.path());
+    let body = Some(json!({ "id": "ses_a" }));
     ok(&gateway, "POST", &path, &world.key, body).await;
     let prompt = Some(json!({ "text": "hello" }));
     ok(&gateway, "POST", "/platform/session/ses_a/message", &key, prompt).await;
@@ -31,6 +31,8 @@ async fn the_log_says_whose_key_did_what() -> Result<()> {
         Ok(event.with_context(|| format!("no {kind} in {log}"))?["data"]["by"]["key"].clone())
     };
     let creator = of("session.created")?;
+    let created = list.iter().find(|event| event["type"] == "session.created");
+    assert_eq!(created.context("the first event")?["data"]["by"]["actor"], "svc_first");
     assert!(creator.as_str().is_some_and(|id| id.starts_with("key_")), "{creator}");
     assert_eq!(of("prompt.admitted")?, json!(colleague));
     assert_eq!(of("interrupt.requested")?, creator);

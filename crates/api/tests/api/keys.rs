@@ -120,8 +120,9 @@ async fn a_rotated_key_has_two_secrets_for_a_while() -> Result<()> {
     // A key of before there were people is the first service account's, and has one secret.
     let me = ok(&gateway, "GET", "/platform/me", &world.key, None).await;
     assert_eq!((&me["actor"]["id"], &me["role"]), (&json!("svc_first"), &json!("admin")));
+    make(&gateway, &world.key, json!({ "name": "newer" })).await?;
     let keys = ok(&gateway, "GET", "/platform/key", &world.key, None).await;
-    let first = keys["data"][0]["id"].as_str().context("an id")?;
+    let first = keys["data"][1]["id"].as_str().context("an id")?;
     let rotate = format!("/platform/key/{first}/rotate");
     let (status, told) = call(&gateway, "POST", &rotate, &world.key, Some(json!({}))).await;
     ensure!(status == StatusCode::CONFLICT && told.to_string().contains("old form"), "{told}");

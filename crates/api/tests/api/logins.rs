@@ -206,7 +206,7 @@ async fn no_other_page_host_or_cookie_uses_a_login() -> Result<()> {
     listed.headers_mut().insert("origin", HeaderValue::from_static("https://code.example.com"));
     assert_eq!(status(listed).await, 403);
 
-    let two = format!("{}; {}", browser.cookie, browser.cookie.replace(|c| c == 'a', "b"));
+    let two = format!("{}; {}", browser.cookie, browser.cookie.replace('a', "b"));
     let tossed = send(&gateway, with("cookie", &two)).await;
     assert_eq!(tossed.status(), StatusCode::UNAUTHORIZED);
     let cleared = tossed.headers()["set-cookie"].to_str()?.to_owned();

@@ -141,20 +141,20 @@ pub(crate) async fn create(
         Some(service) => of_service(&state, &caller, &service).await?,
         None => caller.standing().actor.clone(),
     };
+    if owner.id() == Actor::FIRST_SERVICE {
+        ensure(&state, &caller, &owner, OrgRole::Admin, "first").await?;
+    }
     let now = state.clock().now_ms();
     let made = MadeKey::of(&owner);
     let row = made.row(owner, name, scopes, Some(now + days * DAY));
-    let row =
-        state.store().create_owned_key(caller.org(), row, now).await.map_err(
-            |error| match error {
-                StoreError::NotFound => ApiError::Conflict("its owner is disabled".to_owned()),
-                StoreError::Conflict { .. } => ApiError::Conflict(format!(
-                    "an owner has at most {MAX_KEYS} keys that work: revoke one that is not needed"
-                )),
-                error => error.into(),
-            },
-        )?;
-    Ok(Created(NewKeyView { key: made.text, of: row.into() }))
+    match state.store().create_owned_key(caller.org(), row, now).await {
+        Ok(row) => Ok(Created(NewKeyView { key: made.text, of: row.into() })),
+        Err(StoreError::NotFound) => Err(ApiError::Conflict("its owner is disabled".to_owned())),
+        Err(StoreError::Conflict { .. }) => Err(ApiError::Conflict(format!(
+            "an owner has at most {MAX_KEYS} keys that work: revoke one that is not needed"
+        ))),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns a service account by its name, and makes it if there is none.
@@ -168,15 +168,23 @@ async fn of_service(state: &ApiState, caller: &Caller, service: &str) -> Result<
         )));
     }
     let actor: Actor = format!("svc_{service}").parse().map_err(ApiError::invalid)?;
-    // The account of keys from before there were people administers.
-    let role = if actor.id() == Actor::FIRST_SERVICE { OrgRole::Admin } else { OrgRole::Member };
-    let (org, now) = (caller.org(), state.clock().now_ms());
-    match state
-        .store()
-        .create_principal(org, actor.clone(), role, Some(service.to_owned()), now)
-        .await
-    {
-        Ok(_) | Err(StoreError::Conflict { .. }) => Ok(actor),
+    if actor.id() != Actor::FIRST_SERVICE {
+        ensure(state, caller, &actor, OrgRole::Member, service).await?;
+    }
+    Ok(actor)
+}
+
+/// Makes a service account unless it is there. That of keys from before there were people has no row at first.
+async fn ensure(
+    state: &ApiState,
+    caller: &Caller,
+    actor: &Actor,
+    role: OrgRole,
+    name: &str,
+) -> Result<(), ApiError> {
+    let (org, now, name) = (caller.org(), state.clock().now_ms(), Some(name.to_owned()));
+    match state.store().create_principal(org, actor.clone(), role, name, now).await {
+        Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
@@ -210,15 +218,14 @@ pub(crate) async fn rotate(
     };
     let now = state.clock().now_ms();
     let hash = auth::hash(&made.text).to_vec();
-    let rotated = state.store().rotate_key(caller.org(), key, hash, now + hours * HOUR, now).await;
-    let row = rotated.map_err(|error| match error {
-        StoreError::Conflict { .. } => ApiError::Conflict(
+    match state.store().rotate_key(caller.org(), key, hash, now + hours * HOUR, now).await {
+        Ok(row) => Ok(Created(NewKeyView { key: made.text, of: row.into() })),
+        Err(StoreError::Conflict { .. }) => Err(ApiError::Conflict(
             "the key was rotated before, and its first secret works still: wait for its end"
                 .to_owned(),
-        ),
-        error => error.into(),
-    })?;
-    Ok(Created(NewKeyView { key: made.text, of: row.into() }))
+        )),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
