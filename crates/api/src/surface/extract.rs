@@ -24,7 +24,7 @@ use crate::surface::wall;
 /// The largest body, in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// What the gate of the request's route has found: who acts, and that they may do what the route needs.
+/// The finding of the gate of the request's route: who acts, and that they may do what the route needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Granted {
     pub(crate) need: Need,

@@ -96,7 +96,7 @@ impl<S: Stream<Item = Result<Bytes, axum::Error>> + Unpin> Guard<S> {
                 BeliefState::Ended => return None,
                 BeliefState::Good => {
                     self.gives_up = None;
-                    // What is there already needs no timer.
+                    // A piece that is there already needs no timer.
                     if let Some(next) = self.body.next().now_or_never() {
                         return next;
                     }

@@ -1,5 +1,7 @@
 //! The service's own routes: FEAT-0006's under `/project`, those of operators and our CLI under `/platform`, and the
 //! two probes.
+//!
+//! Long because it is one table: a line for each route.
 
 use access::Need::{
     MeManage, MeRead, PeopleManage, PeopleRead, ProviderManage, SessionInspect, SessionPrompt,

@@ -3,7 +3,7 @@ use access::Need;
 /// Who may use a route. Each line of the table has one; the router turns it into a layer around the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// Whoever may do this in the organisation that the key or login proves. What belongs to another organisation is
+    /// Whoever may do this in the organisation that the key or login proves. Things of another organisation are
     /// not found.
     Needs(Need),
     /// Everybody, and why.

@@ -73,7 +73,7 @@ async fn a_revoked_key_and_a_disabled_person_lose_their_streams() -> Result<()> 
             ensure!(status == StatusCode::FORBIDDEN, "{status} {told}");
             return Ok(());
         }
-        // What a gateway did not know is refused for a second without a query.
+        // A text that a gateway did not know is refused for a second without a query.
         ensure!(Instant::now() < until, "{told}");
         sleep(Duration::from_millis(200)).await;
     }
