@@ -60,7 +60,9 @@ fn operation(path: &str, need: Option<Need>, told: Told, said: Operation) -> Val
     }
     if told.id.starts_with("login.link") || told.id.starts_with("login.key") {
         responses.insert("401".to_owned(), failed("The link or key logs nobody in"));
-        responses.insert("403".to_owned(), failed("A page of another site has sent this"));
+        responses
+            .insert("403".to_owned(), failed("It logs nobody in, or another site's page sent it"));
+        responses.insert("429".to_owned(), failed("Too many unknown keys: ask again"));
     }
     for (status, why) in failures(need, path, query.is_some() || body.is_some()) {
         responses.insert(status.to_owned(), failed(why));

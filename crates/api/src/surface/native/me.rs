@@ -86,13 +86,17 @@ pub(crate) fn name(text: &str) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// Gives oneself a name.
+/// Gives oneself a name. A service account has the one that it was made with.
 pub(crate) async fn change(
     caller: Caller,
     believes: Believes,
     State(state): State<ApiState>,
     Body(request): Body<MeRequest>,
 ) -> Result<Json<MeView>, ApiError> {
+    if !caller.standing().actor.is_person() {
+        let message = "a service account keeps its name; an admin can make another one";
+        return Err(ApiError::Conflict(message.to_owned()));
+    }
     let change = PrincipalChange { name: Some(name(&request.name)?), ..PrincipalChange::default() };
     let (org, actor, now) = (caller.org(), caller.standing().actor.clone(), state.clock().now_ms());
     match state.store().change_principal(org, actor, change, now).await? {
