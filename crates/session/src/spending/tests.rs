@@ -42,6 +42,14 @@ impl World {
         paid.await.expect("paid");
     }
 
+    /// Sums usage up as long as it runs, as the workers' chore does.
+    async fn count(&self) {
+        loop {
+            self.store.count_usage(self.org).await.expect("counted");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     async fn ask(&self, spending: &Spending, person: &str, most: i64) -> Allowed {
         let now = SystemClock::new().now_ms();
         spending.ask(&self.store, self.org, now, person, most).await
@@ -93,7 +101,11 @@ async fn sixty_four_sessions_overshoot_by_no_more_than_was_said() {
         }
     }
     let mut sent = 0;
-    while let Some(ended) = sessions.join_next().await {
+    let mut counting = Box::pin(world.count());
+    while let Some(ended) = tokio::select! {
+        ended = sessions.join_next() => ended,
+        () = &mut counting => unreachable!("it counts for ever"),
+    } {
         let (of_one, error) = ended.expect("no panic");
         sent += of_one;
         assert_eq!(error.code, ErrorCode::LimitSpending);
@@ -141,7 +153,11 @@ async fn one_worker_overshoots_by_one_request() {
             }
         });
     }
-    while let Some(ended) = sessions.join_next().await {
+    let mut counting = Box::pin(world.count());
+    while let Some(ended) = tokio::select! {
+        ended = sessions.join_next() => ended,
+        () = &mut counting => unreachable!("it counts for ever"),
+    } {
         ended.expect("no panic");
     }
     let spent = world.spent().await;
