@@ -55,23 +55,54 @@ CREATE TABLE usage_hourly (
     lines_removed bigint NOT NULL,
     PRIMARY KEY (org_id, starts_ms, person, project, agent, provider, model)
 );
--- The same for each day, and the part of it that came from sessions which are deleted: a recount cannot see those.
-CREATE TABLE usage_daily (LIKE usage_hourly INCLUDING ALL);
+-- The same for each day. A person's or a project's days are few rows of many: each has its order.
+CREATE TABLE usage_daily (
+    LIKE usage_hourly INCLUDING ALL,
+    UNIQUE (org_id, person, starts_ms, project, agent, provider, model),
+    UNIQUE (org_id, project, starts_ms, person, agent, provider, model)
+);
+-- The part of it that came from sessions which are deleted: a recount cannot see those.
 CREATE TABLE usage_gone (LIKE usage_hourly INCLUDING ALL);
--- A person's or a project's days: few rows of many.
-CREATE INDEX usage_daily_of_person ON usage_daily (org_id, person, starts_ms);
-CREATE INDEX usage_daily_of_project ON usage_daily (org_id, project, starts_ms);
 
 -- Days by model and agent, by person, and by project: what most questions need, in a few rows.
-CREATE TABLE usage_model (LIKE usage_hourly INCLUDING DEFAULTS);
-ALTER TABLE usage_model DROP COLUMN person, DROP COLUMN project;
-ALTER TABLE usage_model ADD PRIMARY KEY (org_id, starts_ms, provider, model, agent);
-CREATE TABLE usage_person (LIKE usage_hourly INCLUDING DEFAULTS);
-ALTER TABLE usage_person DROP COLUMN project, DROP COLUMN agent, DROP COLUMN provider, DROP COLUMN model;
-ALTER TABLE usage_person ADD PRIMARY KEY (org_id, starts_ms, person);
-CREATE TABLE usage_project (LIKE usage_hourly INCLUDING DEFAULTS);
-ALTER TABLE usage_project DROP COLUMN person, DROP COLUMN agent, DROP COLUMN provider, DROP COLUMN model;
-ALTER TABLE usage_project ADD PRIMARY KEY (org_id, starts_ms, project);
+CREATE TABLE usage_model (
+    org_id uuid NOT NULL,
+    starts_ms bigint NOT NULL,
+    provider text COLLATE "C" NOT NULL,
+    model text COLLATE "C" NOT NULL,
+    agent text COLLATE "C" NOT NULL,
+    sessions bigint NOT NULL, prompts bigint NOT NULL, turns bigint NOT NULL, failed bigint NOT NULL,
+    interrupted bigint NOT NULL, turn_ms bigint NOT NULL, requests bigint NOT NULL, retries bigint NOT NULL,
+    unpriced bigint NOT NULL, compactions bigint NOT NULL, input_tokens bigint NOT NULL, output_tokens bigint NOT NULL,
+    reasoning_tokens bigint NOT NULL, cache_read_tokens bigint NOT NULL, cache_write_tokens bigint NOT NULL,
+    cost_nanos bigint NOT NULL, tool_calls bigint NOT NULL, tool_failures bigint NOT NULL, lines_added bigint NOT NULL,
+    lines_removed bigint NOT NULL,
+    PRIMARY KEY (org_id, starts_ms, provider, model, agent)
+);
+CREATE TABLE usage_person (
+    org_id uuid NOT NULL,
+    starts_ms bigint NOT NULL,
+    person text COLLATE "C" NOT NULL,
+    sessions bigint NOT NULL, prompts bigint NOT NULL, turns bigint NOT NULL, failed bigint NOT NULL,
+    interrupted bigint NOT NULL, turn_ms bigint NOT NULL, requests bigint NOT NULL, retries bigint NOT NULL,
+    unpriced bigint NOT NULL, compactions bigint NOT NULL, input_tokens bigint NOT NULL, output_tokens bigint NOT NULL,
+    reasoning_tokens bigint NOT NULL, cache_read_tokens bigint NOT NULL, cache_write_tokens bigint NOT NULL,
+    cost_nanos bigint NOT NULL, tool_calls bigint NOT NULL, tool_failures bigint NOT NULL, lines_added bigint NOT NULL,
+    lines_removed bigint NOT NULL,
+    PRIMARY KEY (org_id, starts_ms, person)
+);
+CREATE TABLE usage_project (
+    org_id uuid NOT NULL,
+    starts_ms bigint NOT NULL,
+    project text COLLATE "C" NOT NULL,
+    sessions bigint NOT NULL, prompts bigint NOT NULL, turns bigint NOT NULL, failed bigint NOT NULL,
+    interrupted bigint NOT NULL, turn_ms bigint NOT NULL, requests bigint NOT NULL, retries bigint NOT NULL,
+    unpriced bigint NOT NULL, compactions bigint NOT NULL, input_tokens bigint NOT NULL, output_tokens bigint NOT NULL,
+    reasoning_tokens bigint NOT NULL, cache_read_tokens bigint NOT NULL, cache_write_tokens bigint NOT NULL,
+    cost_nanos bigint NOT NULL, tool_calls bigint NOT NULL, tool_failures bigint NOT NULL, lines_added bigint NOT NULL,
+    lines_removed bigint NOT NULL,
+    PRIMARY KEY (org_id, starts_ms, project)
+);
 
 -- Days by tool, and by the end of turns. `code` is the error's.
 CREATE TABLE usage_tool (

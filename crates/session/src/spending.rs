@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Costs are looked up every two seconds at most, by each worker for each organisation that has a limit. A
-//! request of this worker counts with the most that it may cost until a look has seen what it did cost. So a worker
+//! request of this worker counts with the most that it may cost until the sums of usage have what it did cost. So a worker
 //! passes a limit by one request at most; and with W workers all together by what the others begin within two seconds
 //! before it is reached, which each of them counts for itself (docs/decisions/0076).
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use domain::{ErrorCode, OrgId, SessionError, TimestampMs};
 use session_rules::{SpendingStop, TurnPlan};
-use store::{Spent, Store};
+use store::{Month, Spent, Store};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -121,15 +121,19 @@ impl Spending {
             return (own.clone(), known.spent.clone());
         }
         let at = Instant::now();
-        let spent = match store.spent(org, now).await {
+        let (at, spent) = match store.spent(org, now).await {
             Ok(spent) => {
-                // A request that ended before the look is in its sums.
-                own.requests().ended.retain(|(ended, _)| *ended >= at);
-                Arc::new(spent)
+                // The costs of a request that ended before the sums were made are in them.
+                let covered = spent.age.and_then(|age| at.checked_sub(age));
+                own.requests().ended.retain(|(ended, _)| Some(*ended) >= covered);
+                (at, Arc::new(spent))
             }
             Err(error) => {
                 warn!(%error, "what an organisation has spent cannot be read; what was known last counts");
-                looked.as_ref().map(|known| known.spent.clone()).unwrap_or_default()
+                let known = looked.as_ref().map(|known| known.spent.clone());
+                let none = || Arc::new(Spent { month: Month::of(now), ..Spent::default() });
+                // Counted from now: the others do not wait for the same answer one after the other.
+                (Instant::now(), known.filter(|spent| spent.month.has(now)).unwrap_or_else(none))
             }
         };
         *looked = Some(Looked { at, spent: spent.clone() });

@@ -1,6 +1,7 @@
 //! Monthly limits of cost, and what is spent of them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use domain::{OrgId, TimestampMs};
 use jiff::civil::Date;
@@ -65,6 +66,8 @@ pub struct Spent {
     pub total: i64,
     /// The costs for each person.
     pub people: BTreeMap<String, i64>,
+    /// How long ago the costs were summed up; `None` before they ever were. A cost that is younger may be missing.
+    pub age: Option<Duration>,
 }
 
 impl Spent {
@@ -86,8 +89,7 @@ impl Spent {
 }
 
 impl Store {
-    /// Sums up the costs of the month of `now`, with all that is committed: it counts what is not counted yet. Without limits
-    /// it sums nothing up.
+    /// Returns the costs of the month of `now`, as far as usage is counted. Without limits it reads no costs.
     ///
     /// # Errors
     /// When the database fails.
@@ -97,8 +99,7 @@ impl Store {
         if limits.is_empty() {
             return Ok(Spent { month, ..Spent::default() });
         }
-        self.count_usage(org).await?;
-        let people: BTreeMap<String, i64> = self
+        let (people, age): (BTreeMap<String, i64>, Option<Duration>) = self
             .read(org, move |connection| {
                 Box::pin(async move {
                     let rows = sqlx::query!(
@@ -110,12 +111,20 @@ impl Store {
                     )
                     .fetch_all(&mut *connection)
                     .await?;
-                    Ok(rows.into_iter().map(|row| (row.person, row.cost)).collect())
+                    // Read after the costs: it is never too young.
+                    let age = sqlx::query_scalar!(
+                        r#"SELECT clock_ms() - read_ms AS "age!" FROM usage_cursor WHERE org_id = $1"#,
+                        org.0
+                    )
+                    .fetch_optional(&mut *connection)
+                    .await?;
+                    let age = age.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+                    Ok((rows.into_iter().map(|row| (row.person, row.cost)).collect(), age))
                 })
             })
             .await?;
         let total = people.values().fold(0, |sum: i64, cost| sum.saturating_add(*cost));
-        Ok(Spent { month, limits, total, people })
+        Ok(Spent { month, limits, total, people, age })
     }
 
     /// The monthly limits, by whose they are.

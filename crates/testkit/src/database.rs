@@ -52,6 +52,16 @@ impl TestDatabase {
         format!("postgres://{role}:{}@{host}", self.server.role_password())
     }
 
+    /// Runs statements as the superuser, for rows that no role of ours writes so.
+    ///
+    /// # Errors
+    /// Postgres refuses them.
+    pub async fn tamper(&self, statements: String) -> Result<()> {
+        let mut root = PgConnection::connect(&self.superuser_url()).await?;
+        execute(&mut root, statements).await?;
+        Ok(root.close().await?)
+    }
+
     /// Returns the superuser's URL, for actions that no role of ours may take.
     #[must_use]
     pub fn superuser_url(&self) -> String {

@@ -11,21 +11,17 @@ const USD: i64 = 1_000_000_000;
 struct World {
     store: Store,
     org: OrgId,
-    root: sqlx::PgPool,
     spending: Spending,
-    _database: testkit::TestDatabase,
+    database: testkit::TestDatabase,
 }
 
 impl World {
     async fn new() -> Self {
         let database = testkit::database().await.expect("a database");
         let store = Store::connect(&StoreOptions::new(database.store_url())).expect("a URL");
-        let root = sqlx::PgPool::connect(&database.superuser_url())
-            .await
-            .expect("a superuser's connection");
         let org = OrgId::FIRST;
         store.ensure_organisation(org, "ours".into(), 1).await.expect("an organisation");
-        Self { store, org, root, spending: Spending::default(), _database: database }
+        Self { store, org, spending: Spending::default(), database }
     }
 
     async fn limit(&self, whose: &str, usd: i64) {
@@ -36,17 +32,22 @@ impl World {
 
     /// Counts a cost, as the roll-up of a settled turn does.
     async fn pay(&self, person: &str, cost: i64) {
-        sqlx::query(
-            "INSERT INTO usage_person AS u SELECT $1, (extract(epoch FROM now()) * 1000)::bigint / 86400000 * 86400000,
-                 $2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3, 0, 0, 0, 0
-             ON CONFLICT (org_id, starts_ms, person) DO UPDATE SET cost_nanos = u.cost_nanos + excluded.cost_nanos",
-        )
-        .bind(self.org.0)
-        .bind(person)
-        .bind(cost)
-        .execute(&self.root)
-        .await
-        .expect("paid");
+        let (org, day) =
+            (self.org, "(extract(epoch FROM now()) * 1000)::bigint / 86400000 * 86400000");
+        let paid = self.database.tamper(format!(
+            "INSERT INTO usage_person AS u SELECT '{org}', {day}, '{person}', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                 {cost}, 0, 0, 0, 0
+             ON CONFLICT (org_id, starts_ms, person) DO UPDATE SET cost_nanos = u.cost_nanos + excluded.cost_nanos"
+        ));
+        paid.await.expect("paid");
+    }
+
+    /// Sums usage up as long as it runs, as the workers' chore does.
+    async fn count(&self) {
+        loop {
+            self.store.count_usage(self.org).await.expect("counted");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 
     async fn ask(&self, spending: &Spending, person: &str, most: i64) -> Allowed {
@@ -100,7 +101,11 @@ async fn sixty_four_sessions_overshoot_by_no_more_than_was_said() {
         }
     }
     let mut sent = 0;
-    while let Some(ended) = sessions.join_next().await {
+    let mut counting = Box::pin(world.count());
+    while let Some(ended) = tokio::select! {
+        ended = sessions.join_next() => ended,
+        () = &mut counting => unreachable!("it counts for ever"),
+    } {
         let (of_one, error) = ended.expect("no panic");
         sent += of_one;
         assert_eq!(error.code, ErrorCode::LimitSpending);
@@ -148,7 +153,11 @@ async fn one_worker_overshoots_by_one_request() {
             }
         });
     }
-    while let Some(ended) = sessions.join_next().await {
+    let mut counting = Box::pin(world.count());
+    while let Some(ended) = tokio::select! {
+        ended = sessions.join_next() => ended,
+        () = &mut counting => unreachable!("it counts for ever"),
+    } {
         ended.expect("no panic");
     }
     let spent = world.spent().await;
