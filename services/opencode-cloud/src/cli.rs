@@ -13,10 +13,13 @@ use crate::output::{Screen, Style};
 use crate::serve::credentials_cmd::{self, CredentialsCommand};
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
-use crate::serve::{ServeError, cluster, doctor_cmd, level_cmd, migrate, placement_cmd, roles, up};
+use crate::serve::{
+    ServeError, cluster, doctor_cmd, level_cmd, migrate, placement_cmd, roles, secrets_cmd, up,
+};
 use crate::{
     CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, llm_cmd, login_cmd,
-    models_cmd, project_cmd, provider_cmd, rebuild_cmd, run, session_cmd, simulated, transfer,
+    models_cmd, project_cmd, provider_cmd, ready_cmd, rebuild_cmd, run, session_cmd, simulated,
+    transfer,
 };
 
 /// OpenCode sessions as a service.
@@ -74,6 +77,8 @@ pub enum Command {
     Check(rebuild_cmd::CheckArgs),
     /// Print the API key of the service, for other clients: `opencode attach … --password "$(opencode-cloud key)"`
     Key(KeyArgs),
+    /// Ask a role whether it is ready: for health checks and scripts
+    Ready(ready_cmd::ReadyArgs),
     /// List the models that can be used, with their limits and prices
     Models(models_cmd::ModelsArgs),
     /// Call a model in neutral JSON: a request on standard input, events on standard output
@@ -100,6 +105,8 @@ pub enum Command {
     Doctor(Box<doctor_cmd::DoctorArgs>),
     /// Manage the keys that seal credentials in the database
     Credentials(CredentialsCommand),
+    /// Make the secrets of a new cluster
+    Secrets(secrets_cmd::SecretsCommand),
     /// Run a gateway of a cluster
     Gateway(Box<roles::GatewayArgs>),
     /// Run a worker of a cluster
@@ -145,6 +152,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Completions { shell } => completions(shell, &mut screen),
         Command::Man { dir } => manual(dir.as_deref(), &mut screen),
         Command::Key(args) => key(&args, &mut screen),
+        Command::Ready(args) => client(ready_cmd::execute(args, &mut screen)),
         Command::Models(args) => client(models_cmd::execute(args, &mut screen)),
         Command::Llm(args) => {
             let env =
@@ -160,6 +168,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::FeatureLevel(args) => server(|_| level_cmd::execute(args, &mut screen)),
         Command::Doctor(args) => server(|_| doctor_cmd::execute(*args, &mut screen)),
         Command::Credentials(command) => server(|_| credentials_cmd::execute(command, &mut screen)),
+        Command::Secrets(command) => server(|_| secrets_cmd::execute(command, &mut screen)),
         Command::Gateway(args) => server(|stop| roles::gateway(*args, stop)),
         Command::Worker(args) => server(|stop| roles::worker(*args, stop)),
         Command::Placement(PlacementCommand { what: What::Serve(args) }) => {

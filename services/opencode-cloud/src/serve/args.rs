@@ -15,6 +15,7 @@ use super::ServeError;
 use super::disk::DiskArgs;
 use super::network::NetworkArgs;
 use super::period::{Period, period};
+use super::tls::TlsArgs;
 
 /// The address of the service.
 #[derive(Debug, Clone, Args)]
@@ -33,6 +34,9 @@ pub struct ListenArgs {
     /// released desktop apps may in any case
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', env = "OPENCODE_CLOUD_CORS_ORIGIN")]
     pub cors_origin: Vec<Origin>,
+    /// TLS for clients.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// The model that answers.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::{ApiParts, ApiSettings, DefaultModel, ModelList, Origins};
 use credentials::Credentials;
 use domain::Clock;
-use gateway::{Gateway, GatewayOptions};
+use gateway::{Gateway, GatewayOptions, Tls};
 use placement_api::Placement;
 use signals::Signals;
 use store::Store;
@@ -23,6 +23,8 @@ const HOLD: Duration = Duration::from_secs(30);
 /// The parts of a gateway.
 pub(crate) struct GatewaySetup {
     pub(crate) listener: TcpListener,
+    /// The service's certificate, where clients use https.
+    pub(crate) tls: Option<Tls>,
     pub(crate) store: Store,
     pub(crate) signals: Arc<dyn Signals>,
     pub(crate) placement: Arc<dyn Placement>,
@@ -63,7 +65,7 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         tasks: role.clone(),
         settings,
     };
-    gateway::serve(setup.listener, GatewayOptions::default(), parts)
+    gateway::serve(setup.listener, setup.tls, GatewayOptions::default(), parts)
         .map_err(|error| ServeError::stopped("the gateway cannot start", &error))
 }
 
