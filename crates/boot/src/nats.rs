@@ -39,9 +39,12 @@ pub enum NatsRole {
 }
 
 impl NatsRole {
-    const ALL: [Self; 3] = [Self::Gateway, Self::Worker, Self::Placement];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Gateway, Self::Worker, Self::Placement];
 
-    fn user(self) -> &'static str {
+    /// Returns the user's name.
+    #[must_use]
+    pub fn user(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
             Self::Worker => "worker",
@@ -57,6 +60,15 @@ impl NatsRole {
             Self::Worker => "publish: [\"oc.*.o.>\"], subscribe: [\"oc.*.w.>\"]",
             Self::Placement => "publish: [\"oc.*.w.>\"], subscribe: { deny: [\">\"] }",
         }
+    }
+
+    /// Returns the user's entry in the server's configuration. The password must need no quoting.
+    #[must_use]
+    pub fn entry(self, password: &str) -> String {
+        let (user, permissions) = (self.user(), self.permissions());
+        format!(
+            "{{ user: \"{user}\", password: \"{password}\", permissions: {{ {permissions} }} }}\n"
+        )
     }
 }
 
@@ -209,12 +221,8 @@ impl Server {
 
     fn config(&self) -> String {
         let Self { port, password, .. } = self;
-        let roles = NatsRole::ALL.iter().zip(&self.role_passwords).map(|(role, password)| {
-            let (user, permissions) = (role.user(), role.permissions());
-            format!(
-                "{{ user: \"{user}\", password: \"{password}\", permissions: {{ {permissions} }} }}\n"
-            )
-        });
+        let roles = NatsRole::ALL.iter().zip(&self.role_passwords);
+        let roles = roles.map(|(role, password)| role.entry(password));
         let roles: String = roles.collect();
         format!(
             "listen: \"127.0.0.1:{port}\"\n\

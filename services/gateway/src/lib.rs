@@ -1,13 +1,14 @@
 //! The gateway role: the API and the console on a listener, and an orderly shutdown.
 //!
 //! ```text
-//! clients ──HTTP──▶ listener ─┬▶ api::router          stop: not ready ─▶ streams end ─▶ requests finish
-//!                             └▶ console::router
+//! clients ──HTTP, TLS──▶ listener ─┬▶ api::router     stop: not ready ─▶ streams end ─▶ requests finish
+//!                                  └▶ console::router
 //! ```
 //!
 //! Absent on purpose: every route; those are in `api` and `console`.
 
 mod listener;
+mod tls;
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,8 +20,10 @@ use tokio::net::TcpListener;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 pub use listener::ListenerLimits;
+pub use tls::{LOOK, Tls, TlsError, TlsOptions};
 
 const LISTENER: TaskKind = TaskKind::new("gateway listener", OnError::StopRole, OnCancel::Wait);
+const CERTIFICATE: TaskKind = TaskKind::new("certificate", OnError::Log, OnCancel::Abort);
 
 /// The settings of a gateway.
 #[derive(Debug, Clone)]
@@ -44,17 +47,19 @@ impl Default for GatewayOptions {
 /// A running gateway.
 pub struct Gateway {
     address: SocketAddr,
+    scheme: &'static str,
     state: ApiState,
     listener: TaskGroup,
     options: GatewayOptions,
 }
 
-/// Serves the API on `listener` in the group of `parts`.
+/// Serves the API on `listener` in the group of `parts`, with `tls` if it is given.
 ///
 /// # Errors
-/// When the listener has no address any more.
+/// When the listener has no address any more, or the library has no TLS.
 pub fn serve(
     listener: TcpListener,
+    tls: Option<Tls>,
     options: GatewayOptions,
     parts: ApiParts,
 ) -> io::Result<Gateway> {
@@ -66,15 +71,20 @@ pub fn serve(
     let app = router(state.clone()).merge(console::router());
     let app = app.layer(RequestBodyTimeoutLayer::new(limits.body));
     let (stop, connections) = (group.token(), group.clone());
-    group.spawn(LISTENER, listener::serve(listener, app, limits, connections, stop));
-    Ok(Gateway { address, state, listener: group, options })
+    let acceptor = tls.as_ref().map(Tls::acceptor).transpose().map_err(io::Error::other)?;
+    let scheme = if acceptor.is_some() { "https" } else { "http" };
+    group.spawn(LISTENER, listener::serve(listener, acceptor, app, limits, connections, stop));
+    if let Some(tls) = tls {
+        group.spawn(CERTIFICATE, tls.follow());
+    }
+    Ok(Gateway { address, scheme, state, listener: group, options })
 }
 
 impl Gateway {
     /// Returns the gateway's URL.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// Shuts down: becomes unready, then tells streams to reconnect elsewhere, then waits for running requests.

@@ -15,15 +15,24 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
 const CONNECTION: TaskKind = TaskKind::new("connection", OnError::Log, OnCancel::Wait);
 /// The pause after an accept failed because this process has no file descriptors left.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The first byte of a TLS handshake (RFC 8446, 5.1). No HTTP request begins with it.
+const HANDSHAKE: u8 = 22;
+/// The answer to a request without TLS where there is TLS only.
+const TLS_ONLY: &str = r#"{"code":"TLS_REQUIRED","message":"this port speaks TLS only: write https:// in the service's URL"}"#;
+/// The most bytes that are read of a request that gets [`TLS_ONLY`].
+const PLAIN_BYTES: u64 = 64 * 1024;
 
 /// The limits of a listener.
 #[derive(Debug, Clone, Copy)]
@@ -50,9 +59,11 @@ impl Default for ListenerLimits {
     }
 }
 
-/// Serves `app` on `listener` until `stop`, then lets running requests finish.
+/// Serves `app` on `listener` until `stop`, then lets running requests finish. With `tls`, a connection counts within
+/// the limits from its first byte on, and its handshake may take as long as a request's head.
 pub(crate) async fn serve(
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     app: Router,
     limits: ListenerLimits,
     group: TaskGroup,
@@ -84,20 +95,24 @@ pub(crate) async fn serve(
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection keeps its delay");
         }
-        let app = app.clone();
-        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
-            app.clone().oneshot(request)
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.head)
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
+        let connection = Connection { app: app.clone(), peer, head: limits.head };
+        let (watcher, tls, stop) = (graceful.watcher(), tls.clone(), stop.clone());
         group.spawn(CONNECTION, async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, %peer, "a connection ended early");
+            match tls {
+                None => connection.serve(stream, watcher).await,
+                Some(tls) => {
+                    let secured = tokio::time::timeout(limits.head, secured(stream, &tls));
+                    let secured = tokio::select! {
+                        () = stop.cancelled() => Ok(Ok(None)),
+                        secured = secured => secured,
+                    };
+                    match secured {
+                        Ok(Ok(Some(stream))) => connection.serve(stream, watcher).await,
+                        Ok(Ok(None)) => {}
+                        Ok(Err(error)) => tracing::debug!(%error, %peer, "a handshake failed"),
+                        Err(_) => tracing::debug!(%peer, "a handshake took too long"),
+                    }
+                }
             }
             drop((place, address));
             Ok::<(), Infallible>(())
@@ -106,6 +121,60 @@ pub(crate) async fn serve(
     drop(listener);
     graceful.shutdown().await;
     Ok(())
+}
+
+/// A connection before its requests.
+struct Connection {
+    app: Router,
+    peer: SocketAddr,
+    head: Duration,
+}
+
+impl Connection {
+    /// Serves requests on `stream` until its end.
+    async fn serve<S>(self, stream: S, watcher: Watcher)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { app, peer, head } = self;
+        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            app.clone().oneshot(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(head)
+            .serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(%error, %peer, "a connection ended early");
+        }
+    }
+}
+
+/// Makes the handshake. A client that speaks HTTP without TLS gets a sentence instead, and `None` is returned.
+async fn secured(
+    mut stream: TcpStream,
+    tls: &TlsAcceptor,
+) -> io::Result<Option<TlsStream<TcpStream>>> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 0 {
+        return Ok(None);
+    }
+    if first[0] == HANDSHAKE {
+        return tls.accept(stream).await.map(Some);
+    }
+    if first[0].is_ascii_uppercase() {
+        let length = TLS_ONLY.len();
+        let head = format!(
+            "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(format!("{head}{TLS_ONLY}").as_bytes()).await?;
+        stream.shutdown().await?;
+        // A close with unread bytes would be a reset, which can overtake the answer.
+        tokio::io::copy(&mut stream.take(PLAIN_BYTES), &mut tokio::io::sink()).await?;
+    }
+    Ok(None)
 }
 
 /// Accepts the next connection, once there is a place for it.
@@ -200,7 +269,7 @@ mod tests {
         let group = TaskGroup::root("test");
         let kind = TaskKind::new("listener", OnError::Log, OnCancel::Wait);
         let stop = group.token();
-        group.spawn(kind, serve(listener, app.layer(body), limits, group.clone(), stop));
+        group.spawn(kind, serve(listener, None, app.layer(body), limits, group.clone(), stop));
         (address, group)
     }
 

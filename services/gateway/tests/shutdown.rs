@@ -123,7 +123,7 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
         grace: Duration::from_secs(30),
         ..GatewayOptions::default()
     };
-    let gateway = serve(listener, options, parts)?;
+    let gateway = serve(listener, None, options, parts)?;
     assert_eq!(gateway.url(), format!("http://{address}"));
     let ready = read_until(&mut get(&address, "/readyz", &key).await?, "ready\":").await?;
     assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");

@@ -13,12 +13,13 @@ use crate::serve::credentials_cmd::{self, CredentialsCommand};
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
 use crate::serve::{
-    ServeError, cluster, doctor_cmd, level_cmd, migrate, owner_link_cmd, placement_cmd, roles, up,
+    ServeError, cluster, doctor_cmd, level_cmd, migrate, owner_link_cmd, placement_cmd, roles,
+    secrets_cmd, up,
 };
 use crate::{
     CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, key_cmd, limit_cmd,
-    llm_cmd, login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, rebuild_cmd, run,
-    session_cmd, simulated, transfer, usage_cmd, user_cmd,
+    llm_cmd, login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, ready_cmd, rebuild_cmd,
+    run, session_cmd, simulated, transfer, usage_cmd, user_cmd,
 };
 
 /// OpenCode sessions as a service.
@@ -85,6 +86,8 @@ pub enum Command {
     User(user_cmd::UserArgs),
     /// Open the service in the browser, signed in
     Open(open_cmd::OpenArgs),
+    /// Ask a role whether it is ready: for health checks and scripts
+    Ready(ready_cmd::ReadyArgs),
     /// List the models that can be used, with their limits and prices
     Models(models_cmd::ModelsArgs),
     /// Call a model in neutral JSON: a request on standard input, events on standard output
@@ -113,6 +116,8 @@ pub enum Command {
     OwnerLink(owner_link_cmd::OwnerLinkArgs),
     /// Manage the keys that seal credentials in the database
     Credentials(CredentialsCommand),
+    /// Make the secrets of a new cluster
+    Secrets(secrets_cmd::SecretsCommand),
     /// Run a gateway of a cluster
     Gateway(Box<roles::GatewayArgs>),
     /// Run a worker of a cluster
@@ -162,6 +167,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Key(args) => client(key_cmd::execute(args, &mut screen)),
         Command::User(args) => client(user_cmd::execute(args, &mut screen)),
         Command::Open(args) => client(open_cmd::execute(args, &mut screen)),
+        Command::Ready(args) => client(ready_cmd::execute(args, &mut screen)),
         Command::Models(args) => client(models_cmd::execute(args, &mut screen)),
         Command::Llm(args) => {
             let env =
@@ -178,6 +184,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Doctor(args) => server(|_| doctor_cmd::execute(*args, &mut screen)),
         Command::OwnerLink(args) => server(|_| owner_link_cmd::execute(args, &mut screen)),
         Command::Credentials(command) => server(|_| credentials_cmd::execute(command, &mut screen)),
+        Command::Secrets(command) => server(|_| secrets_cmd::execute(command, &mut screen)),
         Command::Gateway(args) => server(|stop| roles::gateway(*args, stop)),
         Command::Worker(args) => server(|stop| roles::worker(*args, stop)),
         Command::Placement(PlacementCommand { what: What::Serve(args) }) => {

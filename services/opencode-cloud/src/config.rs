@@ -30,6 +30,9 @@ const SECRETS: [&str; 10] = [
 /// The secrets that `credentials …` takes. It takes no other server settings.
 const SEALING: [&str; 2] = ["database-url", "secrets-key"];
 
+/// The secrets that `placement init` takes.
+const FOUNDING: [&str; 2] = ["cluster-secret", "database-url"];
+
 /// The subcommands that take settings.
 const SERVERS: [&str; 7] =
     ["up", "serve", "gateway", "worker", "placement", "dev-cluster", "migrate"];
@@ -46,6 +49,14 @@ pub(crate) fn expand(
     let word = |at: usize| args.get(at).and_then(|word| word.to_str()).filter(|_| at <= words);
     if word(1) == Some("credentials") && matches!(word(2), Some("rewrap" | "reset-key")) {
         args.splice(words + 1..words + 1, secrets(&SEALING, &env)?);
+        return Ok(args);
+    }
+    if word(1) == Some("secrets") && word(2) == Some("init") {
+        args.splice(words + 1..words + 1, secrets(&["database-url"], &env)?);
+        return Ok(args);
+    }
+    if word(1) == Some("placement") && word(2) == Some("init") {
+        args.splice(words + 1..words + 1, secrets(&FOUNDING, &env)?);
         return Ok(args);
     }
     let is_server = word(1).is_some_and(|word| SERVERS.contains(&word));

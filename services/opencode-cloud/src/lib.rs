@@ -34,6 +34,7 @@ pub mod profile;
 mod project_cmd;
 mod prompt_input;
 mod provider_cmd;
+mod ready_cmd;
 mod rebuild_cmd;
 pub mod render;
 pub mod run;

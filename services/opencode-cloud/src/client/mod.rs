@@ -29,7 +29,7 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 
 pub(crate) use calls::parsed;
 pub use error::ClientError;
-pub(crate) use error::cause_text;
+pub(crate) use error::{cause_text, reason};
 pub use item::{Delta, DeltaKind, LogEvent, LogItem};
 pub use log::LogFollower;
 use options::ServiceAccess;

@@ -16,6 +16,7 @@ use super::blobs::BlobArgs;
 use super::disk::DiskArgs;
 use super::network::NetworkArgs;
 use super::period::{Period, period};
+use super::tls::TlsArgs;
 use super::worker_role::Folders;
 
 /// The address of the service.
@@ -42,6 +43,9 @@ pub struct ListenArgs {
     /// Another host by which browsers may call the service, such as `build.lan`; repeat it for more
     #[arg(long, value_name = "HOST", value_delimiter = ',', env = "OPENCODE_CLOUD_ALLOWED_HOST")]
     pub allowed_host: Vec<String>,
+    /// TLS for clients.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// The model that answers.

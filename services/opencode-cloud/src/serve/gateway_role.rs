@@ -9,7 +9,7 @@ use api::{ApiParts, ApiSettings, DefaultModel, ModelList, Origins, PublicUrl, Si
 use blobs::Blobs;
 use credentials::Credentials;
 use domain::{Clock, OrgId};
-use gateway::{Gateway, GatewayOptions};
+use gateway::{Gateway, GatewayOptions, Tls};
 use placement_api::Placement;
 use signals::Signals;
 use store::{Store, StoreError};
@@ -25,6 +25,8 @@ const HOLD: Duration = Duration::from_secs(30);
 /// The parts of a gateway.
 pub(crate) struct GatewaySetup {
     pub(crate) listener: TcpListener,
+    /// The service's certificate, where clients use https.
+    pub(crate) tls: Option<Tls>,
     pub(crate) store: Store,
     pub(crate) signals: Arc<dyn Signals>,
     pub(crate) placement: Arc<dyn Placement>,
@@ -65,7 +67,7 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         tasks: role.clone(),
         settings,
     };
-    gateway::serve(setup.listener, GatewayOptions::default(), parts)
+    gateway::serve(setup.listener, setup.tls, GatewayOptions::default(), parts)
         .map_err(|error| ServeError::stopped("the gateway cannot start", &error))
 }
 
@@ -77,7 +79,10 @@ pub(crate) async fn site(
 ) -> Result<Site, ServeError> {
     let public = match &listen.public_url {
         Some(url) => url.clone(),
-        None => url_of(bound.unwrap_or_else(|| SocketAddr::new(listen.bind, listen.port)))?,
+        None => {
+            let bound = bound.unwrap_or_else(|| SocketAddr::new(listen.bind, listen.port));
+            url_of(bound, listen.tls.tls_cert.is_some())?
+        }
     };
     // A database of its own has an organisation of its own.
     let made = match store.organisation(OrgId::FIRST).await {
@@ -89,11 +94,12 @@ pub(crate) async fn site(
 }
 
 /// Returns the URL of a listener for browsers of this machine.
-pub(crate) fn url_of(mut bound: SocketAddr) -> Result<PublicUrl, ServeError> {
+pub(crate) fn url_of(mut bound: SocketAddr, has_tls: bool) -> Result<PublicUrl, ServeError> {
     if bound.ip().is_unspecified() {
         bound.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
-    let url = format!("http://{bound}").parse();
+    let scheme = if has_tls { "https" } else { "http" };
+    let url = format!("{scheme}://{bound}").parse();
     url.map_err(|error: api::PublicUrlError| ServeError::Usage(format!("--public-url: {error}")))
 }
 

@@ -26,6 +26,9 @@ pub enum What {
         /// The members, as ID=URL
         #[arg(required = true, value_name = "ID=URL")]
         members: Vec<String>,
+        /// If any of them belongs to a group already, leave that as it is and succeed
+        #[arg(long)]
+        if_needed: bool,
         /// The database, as oc_migrate: the generation of fencing tokens is raised there first
         #[arg(
             long,
@@ -129,6 +132,27 @@ fn member(text: &str) -> Result<Member, ServeError> {
     Ok(Member { id, url: url.to_owned(), voter: true })
 }
 
+/// Returns whether one of the members belongs to a group. Each is asked by itself, because one with an empty folder must
+/// not hide the group of the others.
+///
+/// # Errors
+/// When none of those that answer does, and one does not answer.
+async fn is_founded(members: &[Member], group: &GroupArgs) -> Result<bool, ServeError> {
+    let mut silent = None;
+    for member in members {
+        let one = PlacementAdmin::new(vec![member.url.clone()], group.cluster_secret.clone());
+        match one.status().await {
+            Ok(status) if !status.members.is_empty() => return Ok(true),
+            Ok(_) => {}
+            Err(error) => {
+                let who = format!("placement member {} at {}", member.id, member.url);
+                silent = Some(ServeError::stopped(&who, &error));
+            }
+        }
+    }
+    silent.map_or(Ok(false), Err)
+}
+
 /// Runs the subcommand, except `serve`.
 ///
 /// # Errors
@@ -137,9 +161,17 @@ pub async fn execute(what: What, screen: &mut Screen) -> Result<u8, ServeError> 
     let failed = |error| ServeError::stopped("placement", &error);
     let done = match what {
         What::Serve(_) => return Err(ServeError::Usage("`placement serve` runs by itself".into())),
-        What::Init { members, database_url, mut group } => {
+        What::Init { members, if_needed, database_url, mut group } => {
             let members: Vec<Member> =
                 members.iter().map(|text| member(text)).collect::<Result<_, _>>()?;
+            if if_needed && is_founded(&members, &group).await? {
+                let line = "the group is founded already";
+                screen
+                    .out
+                    .line(line)
+                    .map_err(|error| ServeError::stopped("cannot print", &error))?;
+                return Ok(0);
+            }
             if group.placement_peers.is_empty() {
                 group.placement_peers = members.iter().map(|member| member.url.clone()).collect();
             }

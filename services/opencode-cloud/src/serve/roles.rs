@@ -246,6 +246,8 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let given = bootstrap::given(args.bootstrap_key.as_deref())?;
     let address = SocketAddr::new(args.listen.bind, args.listen.port);
     check_local_paths(args.listen.allow_local_paths, address)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let tls = args.listen.tls.open(&clock)?;
     let listener = boot::listen(address).await?;
     let common = Common::connect(&args.cluster, &stop).await?;
     if let Some(key) = given {
@@ -270,6 +272,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let gateway = gateway_role::start(
         GatewaySetup {
             listener,
+            tls,
             placement: common.placement(&args.cluster),
             blobs,
             store: common.store.clone(),

@@ -12,6 +12,7 @@ use clap::Args;
 use credentials::Credentials;
 use domain::{Clock, FeatureLevel, OrgId, SystemClock};
 use egress::Egress;
+use gateway::Tls;
 use jiff::tz::TimeZone;
 use signals::{InProcess, Signals};
 use store::{NewKey, RolePasswords, Store, StoreOptions};
@@ -137,6 +138,8 @@ pub async fn execute(
     check_local_paths(local, address)?;
     let egress_private = args.egress.egress_private || alone;
     let egress = EgressArgs { egress_private, ..args.egress.clone() }.egress()?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let tls = args.listen.tls.open(&clock)?;
     let listener = boot::listen(address).await?;
     let mut progress = Progress { screen, hints };
 
@@ -154,6 +157,8 @@ pub async fn execute(
         local,
         egress,
         listener,
+        tls,
+        clock,
         given,
         options,
         postgres: postgres.as_ref(),
@@ -178,6 +183,9 @@ struct Place<'p> {
     local: bool,
     egress: Egress,
     listener: TcpListener,
+    /// The certificate of `--tls-cert`.
+    tls: Option<Tls>,
+    clock: Arc<dyn Clock>,
     /// The key of `--bootstrap-key`.
     given: Option<NewKey>,
     options: StoreOptions,
@@ -206,11 +214,11 @@ async fn serve_on(
     stop: &CancellationToken,
     progress: &mut Progress<'_>,
 ) -> Result<u8, ServeError> {
-    let Place { data, address, local, egress, listener, given, options, postgres } = place;
+    let Place { data, address, local, egress, listener, tls, clock, given, options, postgres } =
+        place;
     let sched = store::role_url(&options.url, "oc_sched", options.password.as_deref())?;
     check_schema(store::schema_version(&sched).await?)?;
     check_level(store.feature_level().await?)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let owner = first_owner(store, &*clock, given, data.path()).await?;
     let site = gateway_role::site(store, &args.listen, listener.local_addr().ok()).await?;
     let keys = secrets::parse(&args.secrets.or_made_in(data.path())?)?;
@@ -265,7 +273,7 @@ async fn serve_on(
             disk: args.data.workspace_disk.into(),
             blob_retention: args.data.blob_retention.length(),
             node: "up".to_owned(),
-            url: format!("http://{address}"),
+            url: format!("{}://{address}", if tls.is_some() { "https" } else { "http" }),
             slots: args.drains.slots,
             commands: args.drains.commands(args.is_for_one_user()),
             ways: args.drains.network.exits(&args.egress)?,
@@ -279,6 +287,7 @@ async fn serve_on(
     let gateway = gateway_role::start(
         GatewaySetup {
             listener,
+            tls,
             store: store.clone(),
             signals,
             placement: Arc::new(placement.local()),
