@@ -269,7 +269,9 @@ impl<'r> Drain<'r> {
                         return Ok(Allowed::Interrupted);
                     }
                 }
-                decided => return Ok(decided),
+                decided @ (Allowed::Go(_) | Allowed::Stop(_) | Allowed::Interrupted) => {
+                    return Ok(decided);
+                }
             }
         }
     }
