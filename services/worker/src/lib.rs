@@ -25,6 +25,7 @@ mod start;
 mod strikes;
 mod sweep;
 mod told;
+mod words;
 
 pub use disk::WorkspaceDisk;
 pub use fill::Fills;
