@@ -62,7 +62,7 @@ impl<'r> Traced<'r> {
             let is_lost = std::mem::take(&mut self.was_lost);
             self.answering = Some(answering).filter(|_| traces::is_on(&trace));
             if is_lost {
-                self.lost(trace, now);
+                self.lost(message, now);
             }
         }
         let Answering { trace, .. } = self.answering.as_ref()?;
@@ -70,9 +70,9 @@ impl<'r> Traced<'r> {
     }
 
     /// Ends the span of a drain that this one has taken over from: its worker cannot.
-    fn lost(&self, trace: TraceId, now: TimestampMs) {
+    fn lost(&self, message: &MessageId, now: TimestampMs) {
         let Some(earlier) = self.earlier() else { return };
-        self.record(trace, earlier, Vec::new(), (now, now), Some("taken_over"));
+        self.record(message, earlier, Vec::new(), (now, now), Some("taken_over"));
     }
 
     fn earlier(&self) -> Option<SpanId> {
@@ -82,17 +82,17 @@ impl<'r> Traced<'r> {
 
     /// The work on the prompt is over, or passes on.
     pub(crate) fn end(&mut self, error: Option<&'static str>, now: TimestampMs) {
-        let Some(Answering { trace, since, .. }) = self.answering.take() else { return };
+        let Some(Answering { message, since, .. }) = self.answering.take() else { return };
         let Some(claim) = self.claim else { return };
         let continues = std::mem::take(&mut self.continues);
         let links = self.earlier().filter(|_| continues).into_iter().collect();
         let id = drain_span(&self.session.session, claim);
-        self.record(trace, id, links, (since, now), error);
+        self.record(&message, id, links, (since, now), error);
     }
 
     fn record(
         &self,
-        trace: TraceId,
+        message: &MessageId,
         id: SpanId,
         links: Vec<SpanId>,
         time: (TimestampMs, TimestampMs),
@@ -104,15 +104,10 @@ impl<'r> Traced<'r> {
             (genai::RECOVERIES, Value::Number(self.recoveries.into())),
         ];
         attributes.extend(self.claim.map(|claim| (genai::CLAIM, Value::Number(claim.0))));
-        let parent = self.parent(trace);
+        // Below the prompt's admission.
+        let (trace, parent) = (trace_of(message), Some(span_of(genai::ADMIT, message.as_str())));
         let (name, kind) = (genai::INVOKE_AGENT.to_owned(), Kind::Internal);
         traces::record(Span { trace, id, parent, links, name, kind, time, attributes, error });
-    }
-
-    /// The span of the prompt's admission.
-    fn parent(&self, trace: TraceId) -> Option<SpanId> {
-        let answering = self.answering.as_ref().filter(|known| known.trace == trace);
-        answering.map(|known| span_of(genai::ADMIT, known.message.as_str()))
     }
 }
 

@@ -26,6 +26,8 @@ use crate::setbacks::Setbacks;
 use crate::strikes::Strikes;
 use crate::sweep::{self, Found, LookError, Watched};
 use crate::told::Tells;
+pub(crate) use crate::words::chain;
+use crate::words::exit_word;
 
 mod failing;
 
@@ -448,18 +450,7 @@ impl Executor {
             let now_at = if let Some(DrainExit::Moved(to)) = exit { to } else { &session };
             self.cache.put(now_at.clone(), history);
         }
-        telemetry::metrics().drain_ended(match exit {
-            None => "broken_off",
-            Some(DrainExit::Idle) => "idle",
-            Some(DrainExit::Ended(outcome)) => outcome.as_str(),
-            Some(DrainExit::HandedOver) => "handed_over",
-            Some(DrainExit::Yielded) => "yielded",
-            Some(DrainExit::Waiting) => "waiting",
-            Some(DrainExit::Moved(_)) => "moved",
-            Some(DrainExit::Fenced) => "fenced",
-            Some(DrainExit::Superseded) => "superseded",
-            Some(DrainExit::Failed(_)) => "store_failed",
-        });
+        telemetry::metrics().drain_ended(exit_word(exit));
         let at = session.location_ref();
         if let Some(held) = self.held.get_mut(&at) {
             held.idle_since = self.parts.runtime.clock.monotonic();
@@ -597,20 +588,6 @@ impl Executor {
 fn watched(session: &SessionRef, running: &Running) -> Watched {
     let claim = running.handle.claim();
     Watched { session: session.clone(), drain: running.number, claim }
-}
-
-/// Returns an error with its causes, each once: some errors print their cause themselves.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let said = inner.to_string();
-        if !text.ends_with(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

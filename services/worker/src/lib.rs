@@ -26,6 +26,7 @@ mod strikes;
 mod sweep;
 mod told;
 mod usage;
+mod words;
 
 pub use disk::WorkspaceDisk;
 pub use fill::Fills;
