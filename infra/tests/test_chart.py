@@ -196,8 +196,7 @@ class Chart(unittest.TestCase):
         self.assertIn("--workspace-dir=/data/workspaces", worker["containers"][0]["args"])
         self.assertIn({"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}, worker["volumes"])
         gateway = next(pod for item, pod in pods(objects) if item["metadata"]["name"].endswith("-gateway"))
-        shared = next(volume for volume in gateway["volumes"] if volume["name"] == "shared")
-        self.assertTrue(shared["persistentVolumeClaim"]["readOnly"], "gateways only read")
+        self.assertIn("--blob-url=file:///shared/blobs", gateway["containers"][0]["args"])
 
     def test_the_founding_script_is_that_of_compose(self):
         config = next(item for item in rendered("minimal") if item["kind"] == "ConfigMap")

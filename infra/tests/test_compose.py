@@ -55,7 +55,7 @@ class Host:
         for there, place in self.places:
             text = text.replace(there, place)
         text = re.sub(r"^/compose\b", str(ROOT / "infra/compose"), text)
-        return re.sub(r"(^|=)/(secrets|data)\b", rf"\1{self.work}/\2", text)
+        return re.sub(r"(^|=|file://)/(secrets|data)\b", rf"\1{self.work}/\2", text)
 
     def words(self, name):
         """The command line of a service, with the image's program unless the file names another."""

@@ -78,13 +78,13 @@ struct Cache {
     unknown: HashMap<[u8; 32], Duration>,
 }
 
-/// What is known of a text without a query.
+/// The answer about a text that needs no query.
 enum Cached {
     Good(Believed),
     Unknown,
 }
 
-/// What a request shows.
+/// The proof that a request shows.
 #[derive(Debug)]
 pub enum Shown {
     /// An API key.

@@ -33,7 +33,7 @@ pub struct NewLoginLink {
     pub expires_ms: TimestampMs,
 }
 
-/// What became of a link that somebody followed.
+/// The fate of a link that somebody followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkTaken {
     /// It logs this person in. It does so once.

@@ -26,7 +26,7 @@ pub struct PrincipalRow {
     pub seen_ms: Option<TimestampMs>,
 }
 
-/// A change of a person or service account. What is `None` stays.
+/// A change of a person or service account. A field that is `None` stays.
 #[derive(Debug, Clone, Default)]
 pub struct PrincipalChange {
     /// The new role.
@@ -37,7 +37,7 @@ pub struct PrincipalChange {
     pub name: Option<String>,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrincipalChanged {
     /// It is so now.

@@ -22,7 +22,7 @@ pub struct Principal {
     standing: Standing,
 }
 
-/// What was shown to prove it.
+/// The key or login that was shown to prove it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Via {
     /// An API key.

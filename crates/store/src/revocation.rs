@@ -19,7 +19,7 @@ pub struct Revocation {
     pub at_ms: TimestampMs,
 }
 
-/// What a session still does for somebody.
+/// The work that a session still does for somebody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmittedWork {
     /// The session.
