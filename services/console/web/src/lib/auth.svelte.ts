@@ -17,32 +17,18 @@ export const auth = {
   },
   may: (need: string) => me?.may.includes(need) ?? false,
   get org() {
-    return me?.organization.id ?? '-';
+    return me?.organisation.id ?? '-';
   },
 };
 
-/** The organisation's name in an answer is spelled in one of two ways. */
-function told(view: Me & { organisation?: Me['organization'] }): Me {
-  return { ...view, organization: view.organization ?? view.organisation };
-}
-
-const KEY_ONLY: AuthView = { key: true, link: false, sso: [] };
-
 /** Returns the ways to sign in. */
-export async function ways(): Promise<AuthView> {
-  try {
-    return await steadily<AuthView>('GET', '/platform/auth', { open: true });
-  } catch (error) {
-    if (error instanceof ApiError && (error.status === 401 || error.status === 404)) return KEY_ONLY;
-    throw error;
-  }
-}
+export const ways = () => steadily<AuthView>('GET', '/platform/auth', { open: true });
 
 /** Finds out who we are. */
 export async function recognise() {
   whenSignedOut(leave);
   try {
-    me = told(await steadily<Me>('GET', '/platform/me', { open: true }));
+    me = await steadily<Me>('GET', '/platform/me', { open: true });
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     me = undefined;
@@ -59,29 +45,22 @@ function leave() {
   go(`/login${back}`, { replace: true });
 }
 
-const ALL = ['session.read', 'session.prompt', 'provider.manage'];
-
-/** Signs in with a key. */
+/**
+ * Signs in with a key. A person's begins a login, which the browser keeps as a cookie. A service account has no logins:
+ * its key stays in the memory of this page and goes with each request.
+ */
 export async function signInWithKey(key: string): Promise<Me> {
   try {
     return enter(await request<Me>('POST', '/platform/login/key', { body: { key }, open: true }));
   } catch (error) {
-    // A service without logins takes the key with each request. It stays in the memory of this page.
-    if (!(error instanceof ApiError) || error.reason || error.status === 429) throw error;
+    if (!(error instanceof ApiError) || ![401, 403, 409].includes(error.status)) throw error;
     useKey(key);
     try {
-      await request('GET', '/platform/session?limit=1', { open: true });
-    } catch (refused) {
+      return enter(await request<Me>('GET', '/platform/me', { open: true }));
+    } catch {
       useKey(undefined);
-      throw refused;
+      throw error;
     }
-    return enter({
-      actor: { kind: 'service', id: 'key', name: null },
-      organization: { id: '-', name: null },
-      role: 'owner',
-      may: ALL,
-      login: null,
-    });
   }
 }
 
@@ -91,19 +70,19 @@ export async function signInWithLink(token: string): Promise<Me> {
 }
 
 function enter(view: Me): Me {
-  me = told(view);
+  me = view;
   known = true;
-  return me;
+  return view;
 }
 
 /** Goes where a sign-in leads: to the page that wanted it, to the first run, or to the sessions. */
 export function arrive(view: Me, query: URLSearchParams) {
-  const sessions = `/o/${view.organization.id}/sessions`;
+  const sessions = `/o/${view.organisation.id}/sessions`;
   go(view.first ? '/first' : (returnPath(query) ?? sessions), { replace: true });
 }
 
 export async function rename(name: string) {
-  me = told(await request<Me>('PATCH', '/platform/me', { body: { name } }));
+  me = await request<Me>('PATCH', '/platform/me', { body: { name } });
 }
 
 export async function signOut() {

@@ -172,7 +172,7 @@ export interface Delta {
 
 export interface Me {
   actor: { kind: 'user' | 'service'; id: string; name: string | null; email?: string | null };
-  organization: { id: string; name: string | null };
+  organisation: { id: string; name: string | null };
   role: 'owner' | 'admin' | 'member' | 'viewer';
   may: string[];
   login: { id: string; expires_at: number } | null;
