@@ -82,11 +82,15 @@ pub enum TlsError {
 }
 
 fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "this user may not".to_owned(),
-        io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
-        _ => error.to_string(),
+    let kind = error.kind();
+    if kind == io::ErrorKind::NotFound {
+        "there is no such file".to_owned()
+    } else if kind == io::ErrorKind::PermissionDenied {
+        "this user may not read it".to_owned()
+    } else if kind == io::ErrorKind::IsADirectory {
+        "it is a directory".to_owned()
+    } else {
+        error.to_string()
     }
 }
 
@@ -249,15 +253,11 @@ impl Pair {
         let private =
             PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| TlsError::NoKey(key.clone()))?;
         CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider()).map_err(|source| {
-            match source {
-                rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                    TlsError::Mismatch { key: key.clone(), certificate: certificate.clone() }
-                }
-                _ => TlsError::Unusable {
-                    certificate: certificate.clone(),
-                    key: key.clone(),
-                    source,
-                },
+            let (certificate, key) = (certificate.clone(), key.clone());
+            if source == rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) {
+                TlsError::Mismatch { key, certificate }
+            } else {
+                TlsError::Unusable { certificate, key, source }
             }
         })
     }
