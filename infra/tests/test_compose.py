@@ -10,7 +10,7 @@ import re
 import subprocess
 import unittest
 
-from servers import Process, clean, folder, free_port, postgres, until, work_at
+from servers import Process, clean, folder, free_port, postgres, ready_at, until, work_at
 from tools import ROOT, check_settings, executable, program
 
 # What the image sets.
@@ -130,8 +130,11 @@ class Compose(unittest.TestCase):
             self.assertIn("the database is at schema", machine.once("migrate"))
             service = machine.start("service")
             machine.healthy("service", service)
+            # It answers health checks a moment before it has written the key.
+            ready_at(service)
             # docker compose exec service opencode-cloud key
             asked = subprocess.run([machine.program, "key"], env=clean(machine.environment("service")), capture_output=True, text=True)
+            self.assertEqual(asked.returncode, 0, asked.stderr)
             self.assertIn("hello", work_at(machine.program, machine.url("service"), asked.stdout.strip()))
             told = service.told()
             self.assertIn("OpenCode Cloud is ready at", told)
