@@ -128,6 +128,9 @@ class Compose(unittest.TestCase):
             for name in made:
                 self.assertEqual((machine.work / "secrets" / name).stat().st_mode & 0o077, 0 if name != "admin-password" else 0o044, name)
             self.assertIn("the database is at schema", machine.once("migrate"))
+            # As the profile `cluster` leaves the volume.
+            for left in ("placement-1", "workspaces", "blobs", "locks"):
+                (machine.work / "data" / left).mkdir()
             service = machine.start("service")
             machine.healthy("service", service)
             # It answers health checks a moment before it has written the key.
