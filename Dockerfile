@@ -27,5 +27,7 @@ ENV HOME=/data OPENCODE_CLOUD_DATA_DIR=/data
 WORKDIR /data
 EXPOSE 4096
 STOPSIGNAL SIGTERM
+# It asks the command below. Another role, port or scheme needs a check of its own, as docker-compose.yml has.
+HEALTHCHECK --interval=10s --timeout=6s --start-period=60s CMD ["opencode-cloud", "ready"]
 ENTRYPOINT ["opencode-cloud"]
 CMD ["serve", "--bind", "0.0.0.0"]

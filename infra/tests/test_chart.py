@@ -14,12 +14,13 @@ from tools import ROOT, check_settings, executable, module, program
 CHART = ROOT / "charts/opencode-cloud"
 HERE = pathlib.Path(__file__).parent
 VERSIONS = ["1.31", "1.33", "1.37"]
-MINIMAL = {"secrets": {"existingSecret": "mine"}, "sharedFolder": {"existingClaim": "shared"}}
+MINIMAL = {"database": {"existingSecret": "db"}, "blobUrl": "s3://bucket/oc"}
 
 # Rules of checkov that do not hold here, each with its reason.
 EXCEPTIONS = {
     "CKV_K8S_43": "image.digest sets one; a chart cannot know it before the image is pushed",
     "CKV_K8S_15": "IfNotPresent: tags are never pushed twice, and nodes start pods while the registry is away",
+    "CKV_K8S_38": "the pod that creates the Secret has a token; no other has",
 }
 
 
@@ -101,18 +102,18 @@ class Chart(unittest.TestCase):
         helm = module("helm", "helm_python")
         both = {**MINIMAL}
         for values, told in [
-            ({}, "secrets.existingSecret is empty: make one"),
-            ({}, "sharedFolder.existingClaim is empty: workers and gateways need one folder"),
+            ({}, "database.existingSecret is empty: create a Secret"),
+            ({}, "blobUrl is empty: workers share no disk"),
             ({**both, "nats": {"enabled": False}}, "name the Secret with the URLs of your own NATS"),
             ({**both, "ingress": {"enabled": True}}, "ingress.host is empty: name the host"),
-            ({**both, "publicUrl": "http://x", "ingress": {"tlsSecret": "t"}}, "begin with https://"),
+            ({**both, "publicUrl": "http://x", "gateway": {"tls": {"existingSecret": "t"}}}, "begin with https://"),
             ({**both, "model": {"url": "http://m", "protocol": "gemini"}}, "model.name is empty"),
             ({**both, "worker": {"terminationGracePeriodSeconds": 5}}, "running turns alone get 20 seconds"),
             ({**both, "placement": {"members": 2}}, "value must be one of 1, 3, 5"),
             ({**both, "workers": {}}, "additional properties 'workers' not allowed"),
             ({**both, "worker": {"sandbox": "none"}}, "value must be one of 'A', 'B', 'C'"),
             ({**both, "gateway": {"replicas": "2"}}, "got string, want integer"),
-            ({**both, "publicUrl": "oc.example.com"}, "at '/publicUrl'"),
+            ({**both, "blobUrl": "file:///x"}, "at '/blobUrl'"),
             ({**both, "worker": {"resources": {"limits": {"memory": "lots"}}}}, "at '/worker/resources/limits/memory'"),
         ]:
             with self.subTest(values=values), self.assertRaises(helm.HelmError) as refused:
@@ -132,8 +133,9 @@ class Chart(unittest.TestCase):
 
     def test_every_key_of_a_secret_is_one_that_is_made(self):
         with tempfile.TemporaryDirectory() as folder:
-            script = ROOT / "infra/compose/secrets.sh"
-            subprocess.run(["bash", str(script), folder], check=True, capture_output=True)
+            database = "--database-url=postgres://admin@db:5432/oc"
+            made = [executable(), "secrets", "init", f"--dir={folder}", "--nats=nats:4222", database]
+            subprocess.run(made, check=True, capture_output=True)
             known = set(os.listdir(folder))
         for name in names():
             for item, pod in pods(rendered(name)):
@@ -153,9 +155,9 @@ class Chart(unittest.TestCase):
         for item, pod in pods(objects):
             container = pod["containers"][0]
             words = container["args"]
-            if container["name"] in ("nats", "found"):
+            if container["name"] == "nats":
                 continue
-            role = words[:2] if words[0] == "placement" else words[:1]
+            role = words[:2] if words[0] in ("secrets", "placement") else words[:1]
             variables = [variable["name"] for variable in container.get("env", [])]
             with self.subTest(values=name, pod=item["metadata"]["name"]):
                 check_settings(self, role, words, variables)
@@ -174,7 +176,7 @@ class Chart(unittest.TestCase):
                 role = item["metadata"]["labels"]["app.kubernetes.io/component"]
                 container = pod["containers"][0]
                 with self.subTest(values=name, role=role):
-                    self.assertFalse(pod["automountServiceAccountToken"])
+                    self.assertEqual(pod["automountServiceAccountToken"], role == "secrets")
                     self.assertTrue({"cpu", "memory"} <= set(container["resources"]["limits"]))
                     self.assertTrue(container["securityContext"]["readOnlyRootFilesystem"])
                     self.assertEqual(container["securityContext"]["capabilities"]["drop"], ["ALL"])
@@ -190,17 +192,30 @@ class Chart(unittest.TestCase):
             image = pod["containers"][0]["image"]
             self.assertTrue(image.startswith("nats:") or image.startswith("registry.corp/ai/opencode-cloud@sha256:"))
 
-    def test_workers_share_a_folder_and_have_a_disk_each(self):
-        objects = rendered("minimal")
-        worker = next(pod for item, pod in pods(objects) if item["metadata"]["name"].endswith("-worker"))
-        self.assertIn("--workspace-dir=/data/workspaces", worker["containers"][0]["args"])
-        self.assertIn({"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}, worker["volumes"])
-        gateway = next(pod for item, pod in pods(objects) if item["metadata"]["name"].endswith("-gateway"))
-        self.assertIn("--blob-url=file:///shared/blobs", gateway["containers"][0]["args"])
+    def test_workers_share_a_bucket_and_no_disk(self):
+        for item, pod in pods(rendered("minimal")):
+            role = item["metadata"]["labels"]["app.kubernetes.io/component"]
+            container = pod["containers"][0]
+            self.assertFalse([volume for volume in pod["volumes"] if "persistentVolumeClaim" in volume], role)
+            if role in ("gateway", "worker"):
+                self.assertIn({"name": "OPENCODE_CLOUD_BLOB_URL", "value": "s3://bucket/oc"}, container["env"], role)
+            if role == "worker":
+                self.assertIn("--workspace-disk=own", container["args"])
 
-    def test_the_founding_script_is_that_of_compose(self):
-        config = next(item for item in rendered("minimal") if item["kind"] == "ConfigMap")
-        self.assertEqual(config["data"]["found.sh"], (ROOT / "infra/compose/found.sh").read_text())
+    def test_secrets_of_ones_own_need_no_job(self):
+        made = [item["metadata"]["name"] for item, _ in pods(rendered("minimal")) if item["kind"] == "Job"]
+        self.assertEqual(sorted(made), ["oc-opencode-cloud-found", "oc-opencode-cloud-migrate", "oc-opencode-cloud-secrets"])
+        own = rendered("own-secrets")
+        self.assertEqual([item for item in own if item["metadata"]["name"].endswith(("-secrets", "-setup"))], [])
+
+    def test_tls_reaches_the_gateway_and_its_probes(self):
+        objects = rendered("gateway-tls")
+        pod = next(pod for item, pod in pods(objects) if item["metadata"]["name"].endswith("-gateway"))
+        container = pod["containers"][0]
+        self.assertIn("--tls-cert=/tls/tls.crt", container["args"])
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            self.assertEqual(container[probe]["httpGet"]["scheme"], "HTTPS")
+        self.assertIn({"name": "tls", "secret": {"secretName": "oc-tls", "defaultMode": 0o440}}, pod["volumes"])
 
     def test_members_of_placement_keep_their_names(self):
         objects = rendered("everything")
@@ -208,9 +223,9 @@ class Chart(unittest.TestCase):
         self.assertEqual((placement["spec"]["replicas"], placement["spec"]["ordinals"]), (5, {"start": 4}))
         found = next(pod for item, pod in pods(objects) if item["metadata"]["name"] == "agents-found")
         words = found["containers"][0]["args"]
-        self.assertEqual(words, [f"{n}=http://agents-placement-{n}.agents-placement:4301" for n in range(4, 9)])
+        self.assertEqual(words[3:], [f"{n}=http://agents-placement-{n}.agents-placement:4301" for n in range(4, 9)])
         peers = [entry["value"] for entry in placement["spec"]["template"]["spec"]["containers"][0]["env"] if entry["name"].endswith("PEERS")]
-        self.assertEqual(peers, [",".join(word.split("=")[1] for word in words)])
+        self.assertEqual(peers, [",".join(word.split("=")[1] for word in words[3:])])
 
     def test_it_renders_with_what_the_stages_say(self):
         validate = module("kubernetes", "kubernetes_validate")

@@ -9,19 +9,23 @@ import os
 import re
 import subprocess
 import unittest
+import urllib.request
 
 from servers import Process, clean, folder, free_port, postgres, ready_at, until, work_at
-from tools import ROOT, check_settings, executable, program
+from tools import ROOT, check_settings, executable, module, program
 
+DATABASE = "postgres://postgres@postgres:5432/opencode_cloud"
 # What the image sets.
 IMAGE = {"HOME": "/data", "OPENCODE_CLOUD_DATA_DIR": "/data"}
 
 
-def services(profile, *more):
+def services(profile, *more, override=None):
     """The services of a profile as Compose understands them, without settings of whoever runs this."""
     compose = program("compose", "docker-compose")
-    profiles = [f"--profile={name}" for name in (profile, *more)]
-    command = [compose, *profiles, "config", "--format", "json"]
+    given = [f"--profile={name}" for name in (profile, *more)]
+    if override:
+        given += ["--file=docker-compose.yml", f"--file={override}"]
+    command = [compose, *given, "config", "--format", "json"]
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -33,17 +37,11 @@ class Host:
 
     def __init__(self, work, known, database):
         self.work, self.known, self.program = work, known, executable()
-        self.ports = {}
+        self.ports, self.metrics = {}, {}
         self.running = []
-        (work / "bin").mkdir()
-        (work / "bin/opencode-cloud").symlink_to(self.program)
-        # USER:PASSWORD and HOST:PORT/NAME
-        account, address = database.split("://")[1].split("@")
-        self.places = [("postgres:5432/opencode_cloud", address)]
+        self.places = [(DATABASE, database)]
         for path in ("/secrets", "/data"):
             (work / path[1:]).mkdir()
-        # This server's own; the script keeps what is there.
-        (work / "secrets/admin-password").write_text(account.split(":")[1])
         for name, service in known.items():
             inside = "4222" if name == "nats" else (service.get("environment") or {}).get("OPENCODE_CLOUD_PORT")
             if inside:
@@ -54,14 +52,10 @@ class Host:
         """Puts what is here in place of what would be in containers: folders, and addresses of other services."""
         for there, place in self.places:
             text = text.replace(there, place)
-        text = re.sub(r"^/compose\b", str(ROOT / "infra/compose"), text)
         return re.sub(r"(^|=|file://)/(secrets|data)\b", rf"\1{self.work}/\2", text)
 
     def words(self, name):
-        """The command line of a service, with the image's program unless the file names another."""
-        service = self.known[name]
-        words = [*(service.get("entrypoint") or [self.program]), *service["command"]]
-        return [self.here(word) for word in words]
+        return [self.here(word) for word in self.known[name]["command"]]
 
     def environment(self, name):
         given = {**IMAGE, **(self.known[name].get("environment") or {})}
@@ -69,27 +63,30 @@ class Host:
         found = {key: self.here(value) for key, value in given.items() if value is not None}
         if name in self.ports:
             found["OPENCODE_CLOUD_PORT"] = str(self.ports[name])
-        # `opencode-cloud` is on the image's PATH.
-        return {"PATH": f"{self.work}/bin:{os.environ['PATH']}", **found}
+        if "OPENCODE_CLOUD_METRICS_BIND" in found:
+            # Every container has port 9464 for itself.
+            self.metrics.setdefault(name, f"127.0.0.1:{free_port()}")
+            found["OPENCODE_CLOUD_METRICS_BIND"] = self.metrics[name]
+        return found
 
     def once(self, name):
         """Runs a service that ends by itself, and returns what it printed."""
-        done = subprocess.run(self.words(name), capture_output=True, text=True, cwd=self.work,
+        done = subprocess.run([self.program, *self.words(name)], capture_output=True, text=True, cwd=self.work,
                               env=clean(self.environment(name)), timeout=120)
-        assert done.returncode == 0, f"{name}: {done.stderr}{done.stdout}"
+        assert done.returncode == 0, f"{name}: {done.stderr}"
         return done.stdout
 
-    def start(self, name, words=None):
-        process = Process(words or self.words(name), self.environment(name), self.work / f"{name}.log")
+    def start(self, name, first=None, more=()):
+        process = Process([first or self.program, *self.words(name), *more], self.environment(name), self.work / f"{name}.log")
         self.running.append((name, process))
         return process
 
     def healthy(self, name, process):
         """Waits until the service's own health check passes."""
         test = self.known[name]["healthcheck"]["test"]
-        inside = self.known[name]["environment"]["OPENCODE_CLOUD_PORT"]
-        assert test[0] == "CMD" and inside in test, test
-        command = [str(self.ports[name]) if word == inside else self.here(word) for word in test[1:]]
+        assert test[:3] == ["CMD", "opencode-cloud", "ready"], test
+        flags = [word for word in test[3:] if word.startswith("--")]
+        command = [self.program, "ready", self.url(name), *flags]
         until(lambda: subprocess.run(command, capture_output=True, env=clean({})).returncode == 0, f"{name} is healthy", process)
 
     def url(self, name):
@@ -97,6 +94,14 @@ class Host:
 
     def secret(self, name):
         return (self.work / "secrets" / name).read_text()
+
+    def check_metrics(self, name):
+        """Asks as Prometheus does."""
+        headers = {"authorization": f"Bearer {self.secret('metrics-token')}"}
+        request = urllib.request.Request(f"http://{self.metrics[name]}/metrics", headers=headers)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            text = answer.read().decode()
+        assert "oc_build_info" in text, text[:500]
 
     def stop(self):
         """Ends everything, the last one first, and returns who did not end well."""
@@ -121,15 +126,11 @@ class Compose(unittest.TestCase):
     def test_one_process_works(self):
         with host("single") as machine:
             self.assertEqual(sorted(machine.known), ["migrate", "postgres", "secrets", "service"])
-            machine.once("secrets")
-            made = {name: machine.secret(name) for name in os.listdir(machine.work / "secrets")}
-            machine.once("secrets")
-            self.assertEqual({name: machine.secret(name) for name in made}, made, "a second start makes none")
-            for name in made:
-                self.assertEqual((machine.work / "secrets" / name).stat().st_mode & 0o077, 0 if name != "admin-password" else 0o044, name)
+            self.assertIn("secrets are made in", machine.once("secrets"))
+            self.assertIn("already", machine.once("secrets"), "a second start makes none")
             self.assertIn("the database is at schema", machine.once("migrate"))
-            # As the profile `cluster` leaves the volume.
-            for left in ("placement-1", "workspaces", "blobs", "locks"):
+            # As other profiles leave the volume.
+            for left in ("placement-1", "workspaces", "blobs", "locks", "prometheus"):
                 (machine.work / "data" / left).mkdir()
             service = machine.start("service")
             machine.healthy("service", service)
@@ -139,10 +140,11 @@ class Compose(unittest.TestCase):
             asked = subprocess.run([machine.program, "key"], env=clean(machine.environment("service")), capture_output=True, text=True)
             self.assertEqual(asked.returncode, 0, asked.stderr)
             self.assertIn("hello", work_at(machine.program, machine.url("service"), asked.stdout.strip()))
+            machine.check_metrics("service")
             told = service.told()
             self.assertIn("OpenCode Cloud is ready at", told)
-            for name, secret in made.items():
-                self.assertTrue(name == "admin-password" or secret not in told, f"{name} is in the log")
+            for secret in os.listdir(machine.work / "secrets"):
+                self.assertNotIn(machine.secret(secret), told, f"{secret} is in the log")
             self.assertEqual(machine.stop(), [])
 
     def test_a_cluster_works(self):
@@ -152,8 +154,7 @@ class Compose(unittest.TestCase):
             machine.once("migrate")
             # The server takes the made file; only its ports are others here.
             nats = program("nats", "nats-server")
-            words = [*machine.words("nats")[1:], f"--port={machine.ports['nats']}", f"--http_port={free_port()}"]
-            machine.start("nats", [nats, *words])
+            machine.start("nats", nats, [f"--port={machine.ports['nats']}", f"--http_port={free_port()}"])
             placements = [(name, machine.start(name)) for name in ("placement-1", "placement-2", "placement-3")]
             for name, process in placements:
                 machine.healthy(name, process)
@@ -163,22 +164,37 @@ class Compose(unittest.TestCase):
                 machine.healthy(name, machine.start(name))
             for name in ("gateway-1", "gateway-2"):
                 self.assertIn("hello", work_at(machine.program, machine.url(name), machine.secret("bootstrap-key")))
+            for name in ("placement-1", "worker-1", "gateway-2"):
+                machine.check_metrics(name)
             self.assertEqual(machine.stop(), [])
 
     def test_every_setting_is_one_of_the_executable(self):
         for profile in ("single", "cluster"):
             for name, service in services(profile).items():
                 words = service.get("command")
-                if name in ("postgres", "nats") or service.get("entrypoint"):
+                if name in ("postgres", "nats", "prometheus"):
                     continue
                 role = words[:2] if words[0] in ("secrets", "placement") else words[:1]
                 with self.subTest(service=name):
                     check_settings(self, role, words, service.get("environment") or {})
 
+    def test_the_override_for_tls_is_right(self):
+        page = (ROOT / "docs/install.md").read_text()
+        with folder() as work:
+            override = work / "override.yml"
+            override.write_text(re.search(r"```yaml\n(services:.*?)```", page, re.DOTALL).group(1))
+            before, after = services("single")["service"], services("single", override=override)["service"]
+        variables = after["environment"]
+        self.assertEqual(len(variables), len(before["environment"]) + 2, "a certificate and its key")
+        check_settings(self, ("up",), after["command"], variables)
+        targets = [volume["target"] for volume in after["volumes"]]
+        self.assertEqual(sorted(targets), ["/data", "/secrets", "/tls"])
+        self.assertEqual(after["healthcheck"]["test"], [*before["healthcheck"]["test"], "https://127.0.0.1:4096"])
+
     def test_there_is_no_password_and_no_open_port(self):
         program("compose", "docker-compose")
         for profile in ("single", "cluster"):
-            for name, service in services(profile).items():
+            for name, service in services(profile, "observability").items():
                 for variable, value in (service.get("environment") or {}).items():
                     if re.search("PASSWORD|SECRET|KEY", variable):
                         self.assertTrue(value is None or value.startswith("/secrets/"), f"{name}: {variable}")
@@ -186,6 +202,18 @@ class Compose(unittest.TestCase):
                     self.assertEqual(port["host_ip"], "127.0.0.1", name)
                 if "/" not in service["image"] and service["image"].startswith("opencode-cloud"):
                     self.assertEqual((service["cap_drop"], service["read_only"]), (["ALL"], True), name)
+
+    def test_prometheus_looks_at_every_role(self):
+        yaml = module("helm", "yaml")
+        config = yaml.safe_load((ROOT / "infra/compose/prometheus.yml").read_text())
+        names = config["scrape_configs"][0]["dns_sd_configs"][0]["names"]
+        roles = [
+            name
+            for profile in ("single", "cluster")
+            for name, service in services(profile).items()
+            if "OPENCODE_CLOUD_METRICS_BIND" in (service.get("environment") or {})
+        ]
+        self.assertEqual(sorted(names), sorted(roles))
 
     def test_the_image_sets_what_this_test_believes(self):
         self.assertIn("\nENV HOME=/data OPENCODE_CLOUD_DATA_DIR=/data\n", (ROOT / "Dockerfile").read_text())

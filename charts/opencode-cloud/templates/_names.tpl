@@ -45,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 
 {{/* The Secret with everything that the cluster keeps secret. */}}
 {{- define "oc.secret" -}}
-{{ .Values.secrets.existingSecret }}
+{{ default (printf "%s-secrets" (include "oc.fullname" .)) .Values.secrets.existingSecret }}
 {{- end -}}
 
 {{/* The Secret with the URLs of NATS. */}}
@@ -75,11 +75,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{/* Whether any of these is nothing that can work: a sentence each, all at once. */}}
 {{- define "oc.check" -}}
 {{- $wrong := list -}}
-{{- if not .Values.secrets.existingSecret -}}
-{{- $wrong = append $wrong "secrets.existingSecret is empty: make one with infra/compose/secrets.sh as docs/kubernetes.md says, and name it" -}}
+{{- if not (or .Values.database.existingSecret .Values.secrets.existingSecret) -}}
+{{- $wrong = append $wrong "database.existingSecret is empty: create a Secret with the URL of a Postgres under the key `url`, and name it" -}}
 {{- end -}}
-{{- if not .Values.sharedFolder.existingClaim -}}
-{{- $wrong = append $wrong "sharedFolder.existingClaim is empty: workers and gateways need one folder, so name a claim with the access mode ReadWriteMany" -}}
+{{- if not .Values.blobUrl -}}
+{{- $wrong = append $wrong "blobUrl is empty: workers share no disk, so name a bucket, such as s3://my-bucket/opencode-cloud" -}}
 {{- end -}}
 {{- if and (not .Values.nats.enabled) (not .Values.nats.existingSecret) -}}
 {{- $wrong = append $wrong "nats.enabled is false and nats.existingSecret is empty: name the Secret with the URLs of your own NATS" -}}
@@ -90,7 +90,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- if and .Values.model.url (not .Values.model.name) (has .Values.model.protocol (list "anthropic-messages" "gemini" "bedrock-converse")) -}}
 {{- $wrong = append $wrong (printf "model.name is empty: a server that speaks %s lists no models, so name one" .Values.model.protocol) -}}
 {{- end -}}
-{{- if and .Values.publicUrl (not (hasPrefix "https://" .Values.publicUrl)) .Values.ingress.tlsSecret -}}
+{{- if and .Values.publicUrl (not (hasPrefix "https://" .Values.publicUrl)) (or .Values.gateway.tls.existingSecret .Values.ingress.tlsSecret) -}}
 {{- $wrong = append $wrong (printf "publicUrl is %s although clients use TLS: let it begin with https://" .Values.publicUrl) -}}
 {{- end -}}
 {{- if lt (int .Values.worker.terminationGracePeriodSeconds) 30 -}}

@@ -1,7 +1,7 @@
 {{/* What every pod has: (dict "root" $ "role" "gateway" "account" "name") */}}
 {{- define "oc.pod" -}}
 serviceAccountName: {{ .account }}
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ eq .role "secrets" }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -74,6 +74,9 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
             {{- range .keys }}
             - {key: {{ . }}, path: {{ . }}}
             {{- end }}
+            {{- if and .nats .root.Values.metrics.enabled }}
+            - {key: metrics-token, path: metrics-token}
+            {{- end }}
       {{- if .nats }}
       - secret:
           name: {{ include "oc.natsSecret" .root }}
@@ -96,6 +99,10 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 - {name: OPENCODE_CLOUD_NATS_URL_FILE, value: /secrets/nats-url}
 - {name: OPENCODE_CLOUD_CLUSTER_SECRET_FILE, value: /secrets/cluster-secret}
 - {name: OPENCODE_CLOUD_PLACEMENT_PEERS, value: {{ include "oc.peers" .root | quote }}}
+{{- if .root.Values.metrics.enabled }}
+- {name: OPENCODE_CLOUD_METRICS_BIND, value: "0.0.0.0:{{ .root.Values.metrics.port }}"}
+- {name: OPENCODE_CLOUD_METRICS_TOKEN_FILE, value: /secrets/metrics-token}
+{{- end }}
 {{- end -}}
 
 {{/* The settings that gateways and workers must have in common. */}}
@@ -103,6 +110,10 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 - {name: OPENCODE_CLOUD_SECRETS_KEY_FILE, value: /secrets/secrets-key}
 {{- with .Values.egressAllow }}
 - {name: OPENCODE_CLOUD_EGRESS_ALLOW, value: {{ join "," . | quote }}}
+{{- end }}
+- {name: OPENCODE_CLOUD_BLOB_URL, value: {{ .Values.blobUrl | quote }}}
+{{- with .Values.blobs.endpoint }}
+- {name: OPENCODE_CLOUD_BLOB_ENDPOINT, value: {{ . | quote }}}
 {{- end }}
 {{- with .Values.model.url }}
 - {name: OPENCODE_CLOUD_MODEL_URL, value: {{ . | quote }}}
@@ -120,8 +131,11 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end -}}
 
 {{- define "oc.providerEnv" -}}
-{{- with .Values.providerKeys.existingSecret }}
+{{- $from := compact (list .Values.providerKeys.existingSecret .Values.blobs.existingSecret) -}}
+{{- if $from }}
 envFrom:
+  {{- range $from }}
   - secretRef: {name: {{ . }}}
+  {{- end }}
 {{- end }}
 {{- end -}}

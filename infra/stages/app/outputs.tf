@@ -20,8 +20,8 @@ output "helm_values" {
   description = "What this stage tells the chart."
   value = {
     publicUrl      = var.upstream.identity.public_url
-    secrets        = { existingSecret = "${var.name}-secrets" }
-    sharedFolder   = { existingClaim = "${var.name}-shared" }
+    blobUrl        = module.blobs.url
+    database       = { existingSecret = "${var.name}-database" }
     serviceAccount = { create = true, name = local.account }
   }
 }
