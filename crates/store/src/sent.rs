@@ -54,8 +54,10 @@ impl Store {
         self.in_tenant(at.org, move |tx| {
             Box::pin(async move {
                 let NewSent { repository, commit, branch, sent: SentRow { commits, changes, wip }, now } = new;
-                let named: Vec<String> =
+                // One upload may have both.
+                let mut named: Vec<String> =
                     commits.iter().chain(&changes).map(ToString::to_string).collect();
+                named.dedup();
                 let there = sqlx::query_scalar!(
                     "SELECT id FROM upload WHERE org_id = $1 AND id = ANY($2) AND created_ms > $3 FOR KEY SHARE",
                     at.org.0,

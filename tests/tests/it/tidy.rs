@@ -265,11 +265,15 @@ const PROGRAMS: [&str; 6] =
     ["Command::new(", "process::Command", "libc::fork", "libc::exec", "posix_spawn", "sys::exec("];
 
 /// The places that may, with the reason.
-const MAY_START_PROGRAMS: [(&str, &str); 8] = [
+const MAY_START_PROGRAMS: [(&str, &str); 9] = [
     ("crates/sandbox/src/", "the sandbox itself, and nothing else on a workspace"),
     ("crates/boot/", "Postgres and NATS, in the data folder"),
     ("crates/testkit/", "servers of tests"),
     ("services/opencode-cloud/src/attach_cmd.rs", "the released client, for the person there"),
+    (
+        "services/opencode-cloud/src/here/private.rs",
+        "the git of the person there, on a private view of their repository, without its hooks",
+    ),
     ("services/opencode-cloud/src/open_cmd.rs", "the browser of the person there"),
     ("services/opencode-cloud/src/output.rs", "the pager of the person at the terminal"),
     (
