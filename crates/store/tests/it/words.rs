@@ -8,6 +8,7 @@ use domain::{
     AskStatus, Delivery, DrainEnd, Finish, InputKind, InputStatus, MessageRole, PartKind,
     SessionEvent, SideOutcome, ToolState, TurnKind, TurnOutcome, TurnStatus, WakeScope, Word,
 };
+use store::{BlobUse, UsageKey, UsageOf, UsageStep, UsageTable};
 
 /// Answers of functions to the store, each of which reads them in one place and refuses others.
 const ANSWERS: [&str; 35] = [
@@ -49,7 +50,7 @@ const ANSWERS: [&str; 35] = [
 ];
 
 /// Tables, settings, and members of JSON.
-const NAMES: [&str; 39] = [
+const NAMES: [&str; 46] = [
     "answer",
     "ask",
     "attempt",
@@ -88,11 +89,19 @@ const NAMES: [&str; 39] = [
     "target",
     "time",
     "tool_result",
+    "u.starts_ms",
+    "usage_daily",
+    "usage_gone",
+    "usage_hourly",
+    "usage_model",
+    "usage_person",
+    "usage_project",
     "workspace_change",
 ];
 
 /// More of them, which are words elsewhere or stand alone, and the tag of an interrupt.
-const MEMBERS: [&str; 7] = ["parked", "part", "tool-call", "tool-output", "type", "wake", "x"];
+const MEMBERS: [&str; 8] =
+    ["parked", "part", "retried", "tool-call", "tool-output", "type", "wake", "x"];
 
 fn all<W: Word>() -> impl Iterator<Item = &'static str> {
     W::ALL.iter().map(|word| word.as_str())
@@ -131,6 +140,11 @@ fn the_words_of_sql_functions_are_those_of_rust() {
         .chain(all::<TurnOutcome>())
         .chain(all::<TurnStatus>())
         .chain(all::<WakeScope>())
+        .chain(all::<UsageKey>())
+        .chain(all::<UsageOf>())
+        .chain(all::<UsageStep>())
+        .chain(UsageTable::WORK_SUMS.iter().copied())
+        .chain(BlobUse::ALL.map(BlobUse::kind))
         .chain(SessionEvent::KINDS.iter().copied())
         .collect();
     let others: BTreeSet<&str> = ANSWERS.into_iter().chain(NAMES).chain(MEMBERS).collect();
