@@ -250,7 +250,7 @@ async fn two_released_terminals_show_and_close_one_dialog() -> Result<()> {
     }
     let log = up.api().log(session.as_str().context("a session")?).await?;
     let answers = events_of(&log, "tool.answered");
-    let of_it = answers.iter().filter(|answered| answered["data"]["ask"] == *ask);
+    let of_it = answers.iter().filter(|answered| answered["ask"] == *ask);
     ensure!(of_it.count() == 1, "{answers:?}");
 
     // Refused: the work ends, and the terminal takes the next prompt.

@@ -14,8 +14,12 @@ async fn a_cluster_loses_any_member_and_nothing_else() -> Result<()> {
     let world = World::new().await?;
     let cluster = world.cluster(&[]).await?;
     the_manifest_tells_every_process(&cluster)?;
-    let said = cluster.process().stderr();
-    ensure!(said.lines().filter(|line| line.contains("sandbox: ")).count() == 1, "{said}");
+    // It is told after the manifest is there.
+    eventually("the sandbox is told", 30, async || {
+        let said = cluster.process().stderr();
+        Ok((said.lines().filter(|line| line.contains("sandbox: ")).count() == 1).then_some(()))
+    })
+    .await?;
     no_secret_is_in_a_list_of_processes(&cluster)?;
     a_worker_dies_in_the_middle_of_its_tools(&world, &cluster).await?;
     the_leader_of_placement_dies(&world, &cluster).await?;

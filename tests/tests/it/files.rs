@@ -167,7 +167,10 @@ async fn one_trace(tap: &Tap) -> Result<()> {
     );
     let turns = named("turn");
     let parents: Vec<_> = turns.iter().map(|span| &span["parentSpanId"]).collect();
-    ensure!(parents.contains(&first) && parents.contains(&&second["spanId"]), "{turns:#?}");
+    let is_of_a_drain = |parent: &Value| drains.iter().any(|span| span["spanId"] == *parent);
+    ensure!(parents.iter().all(|parent| is_of_a_drain(parent)), "{turns:#?} {drains:#?}");
+    // A drain between the two may have done nothing but restore.
+    ensure!(parents.iter().any(|parent| *parent != parents[0]), "two did turns: {turns:#?}");
     ensure!(named("chat ").len() >= 3 && !named("execute_tool ").is_empty(), "{of_it:#?}");
     let text = tap.process.stdout();
     for secret in ["three steps", "lost.txt", "kept.txt", "sleep 600"] {
