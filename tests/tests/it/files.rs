@@ -148,7 +148,11 @@ async fn one_trace(tap: &Tap) -> Result<()> {
         let Some(second) = spans.iter().find(|span| linked(span)).cloned() else { return Ok(None) };
         let is_of_it = |span: &Value| span["traceId"] == second["traceId"];
         let of_it: Vec<Value> = spans.into_iter().filter(is_of_it).collect();
-        Ok(Some((second, of_it)))
+        // A drain's own span comes when it ends, after those of its turns.
+        let is_there = |id: &Value| of_it.iter().any(|span| span["spanId"] == *id);
+        let mut turns = of_it.iter().filter(|span| span["name"] == "turn");
+        let is_whole = turns.all(|turn| is_there(&turn["parentSpanId"]));
+        Ok(is_whole.then_some((second, of_it)))
     })
     .await?;
     let first = &second["links"][0]["spanId"];

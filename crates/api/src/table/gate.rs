@@ -60,7 +60,7 @@ pub(super) fn guarded(response: Response, believed: Believed) -> Response {
     let is_stream =
         response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
     let (parts, body) = response.into_parts();
-    let body = while_good(body.into_data_stream(), believed, is_stream);
+    let body = while_good(body.into_data_stream().fuse(), believed, is_stream);
     Response::from_parts(parts, Body::from_stream(body))
 }
 
@@ -78,7 +78,8 @@ where
     S: Stream<Item = Result<Bytes, axum::Error>> + Unpin,
 {
     let guard = Guard { body, believed, is_stream, gives_up: None };
-    stream::unfold(guard, |mut guard| async move { Some((guard.next().await?, guard)) })
+    // Whoever compresses it asks once more after its end.
+    stream::unfold(guard, |mut guard| async move { Some((guard.next().await?, guard)) }).fuse()
 }
 
 struct Guard<S> {
