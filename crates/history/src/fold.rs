@@ -2,9 +2,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{
-    Author, Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind, PromptAdmitted,
-    RecordedEvent, RevertCommitted, Seq, SessionEvent, SessionId, SessionIncarnation, SideOutcome,
-    TimestampMs, ToolRule, TurnId, TurnOutcome, TurnUsage, WakeScope,
+    Author, Claim, Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind,
+    PromptAdmitted, RecordedEvent, RevertCommitted, Seq, SessionEvent, SessionId,
+    SessionIncarnation, SideOutcome, TimestampMs, ToolRule, TurnId, TurnOutcome, TurnUsage,
+    WakeScope,
 };
 use llm_protocol::{CachePolicy, LlmRequest, Message, Part, SystemPart};
 
@@ -38,6 +39,8 @@ pub struct History {
 #[derive(Debug, Clone, Default)]
 struct State {
     seq: Seq,
+    /// The claim of the drain that wrote last.
+    writer: Option<Claim>,
     pending: Vec<PendingInput>,
     controls: Vec<PendingControl>,
     epoch: Option<Arc<EpochState>>,
@@ -161,7 +164,13 @@ impl History {
     pub fn extend<'a>(&mut self, events: impl IntoIterator<Item = &'a RecordedEvent>) {
         for recorded in events {
             self.apply(recorded.seq, recorded.time, &recorded.event);
+            self.state.writer = recorded.claim.or(self.state.writer);
         }
+    }
+
+    /// Notes that the drain with this claim has written the newest events, which were folded as drafts.
+    pub fn written_by(&mut self, claim: Claim) {
+        self.state.writer = Some(claim);
     }
 
     /// Marks the current point of the fold. The caller can fold drafted events that are never written, and go back.

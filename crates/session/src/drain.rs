@@ -210,14 +210,14 @@ impl<'r> Drain<'r> {
         let (taken, stopped) = loop {
             let looked = self.log.look(token, hold).await?;
             let Some((write, taken)) = ready(looked)? else { return Ok(None) };
-            let claim = self.claiming(&write, taken);
+            let (claim, earlier) = (self.claiming(&write, taken), self.log.history().writer());
             let rules = self.stage.rules();
             let counted = self.log.try_write(*write, |draft| rules.count(draft, taken)).await?;
             if let Some(stopped) = counted {
                 if !self.log.has_ended() {
                     self.stage.control.claimed(claim);
                 }
-                self.traced.claimed(claim, taken);
+                self.traced.claimed(claim, taken, earlier);
                 break (taken, stopped);
             }
             hold = Hold::Lock;
@@ -242,14 +242,14 @@ impl<'r> Drain<'r> {
         taken: Taken,
         observed: &Observation,
     ) -> Result<Option<Next>, Stop> {
-        let claim = self.claiming(&write, taken);
+        let (claim, earlier) = (self.claiming(&write, taken), self.log.history().writer());
         let rules = self.stage.rules();
         let decided = self.log.try_write(write, |draft| rules.open(draft, taken, observed)).await?;
         let Some(next) = decided else { return Ok(None) };
         if !self.log.has_ended() {
             self.stage.control.claimed(claim);
         }
-        self.traced.claimed(claim, taken);
+        self.traced.claimed(claim, taken, earlier);
         self.opened(&next, taken);
         Ok(Some(next))
     }

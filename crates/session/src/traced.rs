@@ -12,6 +12,8 @@ use traces::{Kind, Span, SpanId, TraceId, Value, drain_span, span_of, trace_of};
 pub(crate) struct Traced<'r> {
     session: &'r SessionRef,
     claim: Option<Claim>,
+    /// The claim of the drain that wrote before this one.
+    earlier: Option<Claim>,
     /// Whether it goes on with what an earlier drain has not ended, and whether that one could not say so.
     continues: bool,
     was_lost: bool,
@@ -35,16 +37,23 @@ pub(crate) struct Within {
 
 impl<'r> Traced<'r> {
     pub(crate) fn new(session: &'r SessionRef) -> Self {
-        let (claim, answering) = (None, None);
-        Self { session, claim, continues: false, was_lost: false, recoveries: 0, answering }
+        Self {
+            session,
+            claim: None,
+            earlier: None,
+            continues: false,
+            was_lost: false,
+            recoveries: 0,
+            answering: None,
+        }
     }
 
-    /// The drain has its claim.
-    pub(crate) fn claimed(&mut self, claim: Claim, taken: Taken) {
+    /// The drain has its claim. The fence and the ends of drains raise claims too, so the `earlier` one may be less by more than one.
+    pub(crate) fn claimed(&mut self, claim: Claim, taken: Taken, earlier: Option<Claim>) {
         let Taken { was_open, handed_over, recoveries } = taken;
         (self.continues, self.was_lost) = (was_open, was_open && !handed_over);
         self.recoveries = recoveries;
-        self.claim = Some(claim);
+        (self.claim, self.earlier) = (Some(claim), earlier);
     }
 
     /// The next work answers `message`. Returns where its spans belong; `None` if it is not traced.
@@ -66,18 +75,13 @@ impl<'r> Traced<'r> {
             }
         }
         let Answering { trace, .. } = self.answering.as_ref()?;
-        Some(Within { trace: *trace, drain: drain_span(&self.session.session, claim) })
+        Some(Within { trace: *trace, drain: self.span_of(claim) })
     }
 
     /// Ends the span of a drain that this one has taken over from: its worker cannot.
     fn lost(&self, message: &MessageId, now: TimestampMs) {
-        let Some(earlier) = self.earlier() else { return };
+        let Some(earlier) = self.earlier else { return };
         self.record(message, earlier, Vec::new(), (now, now), Some("taken_over"));
-    }
-
-    fn earlier(&self) -> Option<SpanId> {
-        let Claim(claim) = self.claim?;
-        Some(drain_span(&self.session.session, Claim(claim - 1)))
     }
 
     /// The work on the prompt is over, or passes on.
@@ -85,29 +89,33 @@ impl<'r> Traced<'r> {
         let Some(Answering { message, since, .. }) = self.answering.take() else { return };
         let Some(claim) = self.claim else { return };
         let continues = std::mem::take(&mut self.continues);
-        let links = self.earlier().filter(|_| continues).into_iter().collect();
-        let id = drain_span(&self.session.session, claim);
-        self.record(&message, id, links, (since, now), error);
+        let links = self.earlier.filter(|_| continues).map(|claim| self.span_of(claim));
+        self.record(&message, claim, links.into_iter().collect(), (since, now), error);
     }
 
     fn record(
         &self,
         message: &MessageId,
-        id: SpanId,
+        claim: Claim,
         links: Vec<SpanId>,
         time: (TimestampMs, TimestampMs),
         error: Option<&'static str>,
     ) {
-        let mut attributes = vec![
+        let attributes = vec![
             (genai::OPERATION, genai::INVOKE_AGENT.into()),
             (genai::CONVERSATION, self.session.session.to_string().into()),
             (genai::RECOVERIES, Value::Number(self.recoveries.into())),
+            (genai::CLAIM, Value::Number(claim.0)),
         ];
-        attributes.extend(self.claim.map(|claim| (genai::CLAIM, Value::Number(claim.0))));
+        let id = self.span_of(claim);
         // Below the prompt's admission.
         let (trace, parent) = (trace_of(message), Some(span_of(genai::ADMIT, message.as_str())));
         let (name, kind) = (genai::INVOKE_AGENT.to_owned(), Kind::Internal);
         traces::record(Span { trace, id, parent, links, name, kind, time, attributes, error });
+    }
+
+    fn span_of(&self, claim: Claim) -> SpanId {
+        drain_span(&self.session.session, claim)
     }
 }
 

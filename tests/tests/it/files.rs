@@ -138,18 +138,44 @@ impl Tap {
     }
 }
 
-/// The work on prompts is told as spans, which hold no text of it.
-async fn spans_without_text(tap: &Tap) -> Result<()> {
-    eventually("the spans of the work have come", 60, async || {
+/// The work on a prompt is one trace, whoever did it, and holds no text of it.
+async fn one_trace(tap: &Tap) -> Result<()> {
+    let linked = |span: &Value| {
+        span["name"] == "invoke_agent" && span["links"].as_array().is_some_and(|it| !it.is_empty())
+    };
+    let (second, of_it) = eventually("the spans of both drains have come", 60, async || {
         let spans = tap.spans();
-        let has = |begin: &str| {
-            spans
-                .iter()
-                .any(|span| span["name"].as_str().is_some_and(|name| name.starts_with(begin)))
-        };
-        Ok((has("admit") && has("turn") && has("chat ")).then_some(()))
+        let Some(second) = spans.iter().find(|span| linked(span)).cloned() else { return Ok(None) };
+        let is_of_it = |span: &Value| span["traceId"] == second["traceId"];
+        let of_it: Vec<Value> = spans.into_iter().filter(is_of_it).collect();
+        // A drain's own span comes when it ends, after those of its turns.
+        let is_there = |id: &Value| of_it.iter().any(|span| span["spanId"] == *id);
+        let mut turns = of_it.iter().filter(|span| span["name"] == "turn");
+        let is_whole = turns.all(|turn| is_there(&turn["parentSpanId"]));
+        Ok(is_whole.then_some((second, of_it)))
     })
     .await?;
+    let first = &second["links"][0]["spanId"];
+    ensure!(second["links"][0]["traceId"] == second["traceId"], "{second}");
+    let named = |name: &str| -> Vec<&Value> {
+        let begins = |span: &&Value| span["name"].as_str().is_some_and(|it| it.starts_with(name));
+        of_it.iter().filter(begins).collect()
+    };
+    ensure!(named("admit").len() == 1, "{of_it:#?}");
+    let drains = named("invoke_agent");
+    let root = &named("admit")[0]["spanId"];
+    ensure!(drains.iter().all(|span| span["parentSpanId"] == *root), "{drains:#?}");
+    ensure!(
+        drains.iter().any(|span| span["spanId"] == *first),
+        "the lost drain is ended: {drains:#?}"
+    );
+    let turns = named("turn");
+    let parents: Vec<_> = turns.iter().map(|span| &span["parentSpanId"]).collect();
+    let is_of_a_drain = |parent: &Value| drains.iter().any(|span| span["spanId"] == *parent);
+    ensure!(parents.iter().all(|parent| is_of_a_drain(parent)), "{turns:#?} {drains:#?}");
+    // A drain between the two may have done nothing but restore.
+    ensure!(parents.iter().any(|parent| *parent != parents[0]), "two did turns: {turns:#?}");
+    ensure!(named("chat ").len() >= 3 && !named("execute_tool ").is_empty(), "{of_it:#?}");
     let text = tap.process.stdout();
     for secret in ["three steps", "lost.txt", "kept.txt", "sleep 600"] {
         ensure!(!text.contains(secret), "{secret} is in a span");
@@ -226,7 +252,7 @@ async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_
     let sent = world.model().requests().pop().and_then(|asked| asked.body).context("a body")?;
     let text = serde_json::to_string(&notice["text"])?;
     ensure!(sent.contains(&text), "the model is told: {sent}");
-    spans_without_text(&tap).await?;
+    one_trace(&tap).await?;
     work(api, session, "run ls").await?;
     let there = last_result(&world)?;
     ensure!(there.contains("kept.txt") && there.contains("saved.txt"), "{there}");

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    Author, FencingToken, LeftFile, MessageId, ModelRef, RevertPaths, Seq, SessionId, SnapshotTree,
-    TurnId, TurnUsage,
+    Author, Claim, FencingToken, LeftFile, MessageId, ModelRef, RevertPaths, Seq, SessionId,
+    SnapshotTree, TurnId, TurnUsage,
 };
 
 use super::{EpochState, History, PendingControl, PendingInput};
@@ -241,6 +241,12 @@ impl History {
     #[must_use]
     pub fn author(&self) -> Option<&Author> {
         self.state.author.as_ref()
+    }
+
+    /// Returns the claim of the drain that wrote last, if one has. Claims in between may have written nothing.
+    #[must_use]
+    pub fn writer(&self) -> Option<Claim> {
+        self.state.writer
     }
 
     /// Returns the user message promoted last.
