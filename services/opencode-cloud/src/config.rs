@@ -8,7 +8,7 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use crate::CliError;
+use cli::CliError;
 
 const PREFIX: &str = "OPENCODE_CLOUD_";
 const CONFIG: &str = "--config";

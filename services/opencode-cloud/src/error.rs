@@ -1,49 +1,25 @@
-use std::io;
+use cli::CliError;
 
-use crate::client::ClientError;
 use crate::serve::ServeError;
 
-/// The reason why a subcommand failed. Printed as one line.
+/// The reason why the executable failed. Printed as one line.
 #[derive(Debug, thiserror::Error)]
-pub enum CliError {
-    /// A wrong command line. The message says what to write instead.
-    #[error("{0}")]
-    Usage(String),
-    /// The service was not reached, or refused.
+pub enum Failure {
+    /// A command of a person failed.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Command(#[from] CliError),
     /// A server did not start, or had to stop.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// Reading or printing failed.
-    #[error("{doing}: {source}")]
-    Io {
-        /// The attempted action.
-        doing: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
 }
 
-impl CliError {
+impl Failure {
     /// Returns the exit code: 2 for wrong usage, 1 for a failure.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
-            Self::Client(
-                ClientError::BadUrl { .. }
-                | ClientError::UnknownService { .. }
-                | ClientError::BadKey,
-            ) => 2,
+            Self::Command(error) => error.exit_code(),
             Self::Serve(error) => error.exit_code(),
-            Self::Client(_) | Self::Io { .. } => 1,
         }
-    }
-}
-
-impl From<io::Error> for CliError {
-    fn from(source: io::Error) -> Self {
-        Self::Io { doing: "cannot print", source }
     }
 }

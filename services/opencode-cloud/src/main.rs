@@ -12,6 +12,6 @@ fn main() -> ExitCode {
     match args.nth(1) {
         Some(word) if word == opencode_cloud::TOOL_SUPERVISOR => sandbox::supervisor::main(args),
         Some(word) if word == opencode_cloud::TOOL_LAUNCHER => sandbox::launcher::main(),
-        Some(_) | None => opencode_cloud::cli::main(),
+        Some(_) | None => opencode_cloud::command_line::main(),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use cli::output::Screen;
 use simulated_model::{ALL_MODELS, Options, SimulatedModel, TokenLimits};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::CliError;
-use crate::output::Screen;
+use cli::CliError;
 
 /// Arguments of `simulated-model`.
 #[derive(Debug, clap::Args)]
@@ -45,7 +45,7 @@ async fn serve(args: &SimulatedArgs, screen: &mut Screen) -> Result<u8, CliError
     let limits = [(ALL_MODELS.to_owned(), limits)].into();
     let options = Options { bind, limits, ..Options::default() };
     let running = SimulatedModel::start(options).await.map_err(|error| {
-        let why = crate::client::cause_text(&error);
+        let why = client::cause_text(&error);
         CliError::Usage(format!("cannot listen on {bind}: {why}; choose another --port"))
     })?;
     screen.out.line(&format!(

@@ -83,8 +83,8 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "workspaces",
         ],
     ),
-    ("product", &["auth", "tools", "catalog", "credentials"]),
-    ("edge", &["api", "console", "session"]),
+    ("product", &["auth", "client", "tools", "catalog", "credentials"]),
+    ("edge", &["api", "cli", "console", "session"]),
     ("services", &["gateway", "worker", "placement-service"]),
     ("executable", &["opencode-cloud"]),
 ];
@@ -135,6 +135,23 @@ fn the_protocol_crates_know_nothing_of_ours() -> Result<()> {
     };
     ensure!(ours("llm-protocol")?.is_empty(), "{:?}", ours("llm-protocol")?);
     ensure!(ours("llm-client")? == ["llm-protocol"], "{:?}", ours("llm-client")?);
+    Ok(())
+}
+
+/// Why: a person's commands speak to a service as everybody else's program may. A command that reached into the service's
+/// own crates would work against the service of its own build only.
+#[test]
+fn a_persons_commands_know_the_service_by_http_only() -> Result<()> {
+    let all = dependencies()?;
+    let ours = |name: &str| -> Result<BTreeSet<&str>> {
+        let found = all.get(name).with_context(|| format!("there is no {name}"))?;
+        Ok(found.iter().filter(|to| all.contains_key(*to)).map(String::as_str).collect())
+    };
+    ensure!(ours("client")? == BTreeSet::from(["domain"]), "{:?}", ours("client")?);
+    // `llm` calls a model without a service, and `run --repo` reads an address like the worker.
+    let alone = ["catalog", "llm-client", "llm-protocol", "workspaces"];
+    let allowed = BTreeSet::from_iter(alone.into_iter().chain(["client", "domain"]));
+    ensure!(ours("cli")? == allowed, "{:?}", ours("cli")?);
     Ok(())
 }
 
@@ -269,17 +286,14 @@ const MAY_START_PROGRAMS: [(&str, &str); 9] = [
     ("crates/sandbox/src/", "the sandbox itself, and nothing else on a workspace"),
     ("crates/boot/", "Postgres and NATS, in the data folder"),
     ("crates/testkit/", "servers of tests"),
-    ("services/opencode-cloud/src/attach_cmd.rs", "the released client, for the person there"),
+    ("crates/cli/src/attach_cmd.rs", "the released client, for the person there"),
     (
-        "services/opencode-cloud/src/here/private.rs",
+        "crates/cli/src/here/private.rs",
         "the git of the person there, on a private view of their repository, without its hooks",
     ),
-    ("services/opencode-cloud/src/open_cmd.rs", "the browser of the person there"),
-    ("services/opencode-cloud/src/output.rs", "the pager of the person at the terminal"),
-    (
-        "services/opencode-cloud/src/session_pull.rs",
-        "the git of the person there, in their own clone",
-    ),
+    ("crates/cli/src/open_cmd.rs", "the browser of the person there"),
+    ("crates/cli/src/output.rs", "the pager of the person at the terminal"),
+    ("crates/cli/src/session_pull.rs", "the git of the person there, in their own clone"),
     ("services/opencode-cloud/src/serve/cluster.rs", "the roles of `dev-cluster`"),
 ];
 

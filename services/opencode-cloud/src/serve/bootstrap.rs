@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use access::{Actor, Scopes};
 use api::PublicUrl;
 use auth::{KeyForm, MadeKey, Token};
+use client::profile::{ProfileError, ProfileFile};
 use domain::{Clock, IdMint, OrgId, Stamp, TimestampMs, UserId};
 use store::{NewKey, Store, StoreError};
 
 use super::ServeError;
-use crate::profile::{ProfileError, ProfileFile};
 
 /// The file of the first key in a data folder.
 const KEY_FILE: &str = "client.key";
@@ -161,7 +161,7 @@ pub(crate) struct KeyPlace {
 }
 
 impl KeyPlace {
-    fn outside(told: String) -> Self {
+    pub(crate) fn outside(told: String) -> Self {
         Self { told, is_in_profile: false, is_default: false }
     }
 }

@@ -17,6 +17,7 @@ use boot::{
     StopSignal, default_data_dir, ensure_free_space, free_port,
 };
 use clap::Args;
+use cli::output::Screen;
 use placement_api::{Member, PlacementAdmin};
 use serde_json::json;
 use simulated_model::SimulatedModel;
@@ -30,14 +31,12 @@ use super::bootstrap::{self, Owner};
 use super::catalog::CatalogArgs;
 use super::disk::DiskArgs;
 use super::egress::EgressArgs;
-use super::greeting;
 use super::model::{check_named, is_simulated};
 use super::network::NetworkArgs;
 use super::secrets::{self, SecretsArgs};
 use super::tool_policy::CommandPolicy;
 use super::traces::TraceArgs;
 use super::worker_role::Folders;
-use crate::output::Screen;
 
 /// The free disk space, in bytes, below which Postgres would soon fail.
 const MIN_FREE_BYTES: u64 = 512 * 1024 * 1024;
@@ -234,7 +233,7 @@ impl Cluster {
         }
         lines.push("Try, in another terminal:".into());
         let key = if place.is_in_profile { "" } else { "OPENCODE_CLOUD_KEY=KEY " };
-        lines.push(format!("  {key}{} run \"list the files\"", greeting::program()));
+        lines.push(format!("  {key}{} run \"list the files\"", cli::program()));
         for line in lines {
             screen.out.line(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
         }

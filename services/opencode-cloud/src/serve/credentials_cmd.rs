@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use boot::DataDir;
 use clap::{Args, Subcommand};
+use cli::output::Screen;
 use credentials::{Credentials, CredentialsError, MasterKeys, SecretsState};
 use domain::{OrgId, SystemClock};
 use store::{Store, StoreOptions};
@@ -13,7 +14,6 @@ use super::ServeError;
 use super::egress::EgressArgs;
 use super::secrets::{self, SecretsArgs};
 use super::up::{check_schema, own_postgres};
-use crate::output::Screen;
 
 /// Arguments of `credentials`.
 #[derive(Debug, Clone, Args)]

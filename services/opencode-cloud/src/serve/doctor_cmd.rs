@@ -1,13 +1,13 @@
 //! `doctor`: what this machine gives, and why not more.
 
 use clap::Args;
+use cli::output::Screen;
 use sandbox::{Limits, Tier, landlock_abi};
 
 use super::ServeError;
 use super::args::DrainArgs;
 use super::blobs::BlobArgs;
 use super::egress::EgressArgs;
-use crate::output::Screen;
 
 /// Arguments of `doctor`.
 #[derive(Debug, Clone, Args)]

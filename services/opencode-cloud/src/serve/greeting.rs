@@ -1,19 +1,20 @@
 //! The lines that `up` and `serve` print when they are ready.
 
-use std::ffi::OsStr;
 use std::path::Path;
 
+use cli::output::Screen;
+use cli::program;
+
 use super::ServeError;
-use super::bootstrap::{self, FirstKey};
+use super::bootstrap::{self, FirstKey, KeyPlace};
 use super::model::ModelKind;
 use super::up::Hints;
-use crate::output::Screen;
 
 /// The facts in the greeting.
 pub(crate) struct Greeting<'g> {
     pub(crate) url: String,
     pub(crate) data: &'g Path,
-    pub(crate) key: &'g FirstKey,
+    pub(crate) key: KeyPlace,
     /// The one-time link that logs the owner in.
     pub(crate) login: String,
     pub(crate) hints: Hints,
@@ -21,6 +22,17 @@ pub(crate) struct Greeting<'g> {
     pub(crate) name: &'g str,
     /// The variables of which the model's provider needs one, if it has no key.
     pub(crate) missing_key: Option<Vec<String>>,
+}
+
+/// Returns the place of the owner's key. With hints for people, the caller's profile has it from now on: before anybody
+/// can see that the service is ready.
+pub(crate) fn key_place(hints: Hints, key: &FirstKey, url: &str) -> KeyPlace {
+    match (hints, key) {
+        (Hints::Left, FirstKey::Kept { file, .. }) => {
+            KeyPlace::outside(format!("in {}", file.display()))
+        }
+        (Hints::Shown | Hints::Left, key) => bootstrap::note(key, &[url.to_owned()]),
+    }
 }
 
 impl Greeting<'_> {
@@ -41,17 +53,7 @@ impl Greeting<'_> {
     fn lines(&self, program: &str) -> Vec<String> {
         let mut lines = vec![format!("OpenCode Cloud is ready at {}", self.url)];
         lines.push(format!("Data:  {}", self.data.display()));
-        let (is_in_profile, is_default) = match (self.hints, self.key) {
-            (Hints::Left, FirstKey::Kept { file, .. }) => {
-                lines.push(format!("Key:   in {}", file.display()));
-                (false, false)
-            }
-            (Hints::Shown | Hints::Left, key) => {
-                let place = bootstrap::note(key, std::slice::from_ref(&self.url));
-                lines.push(format!("Key:   {}", place.told));
-                (place.is_in_profile, place.is_default)
-            }
-        };
+        lines.push(format!("Key:   {}", self.key.told));
         lines.push(format!("Login: {} (once, within an hour)", self.login));
         lines.push(format!("Model: {}", model(self.model, self.name)));
         if let Some(names) = &self.missing_key {
@@ -62,8 +64,9 @@ impl Greeting<'_> {
         }
         if self.hints == Hints::Shown {
             lines.push("Try, in another terminal:".into());
-            let key = if is_in_profile { "" } else { "OPENCODE_CLOUD_KEY=KEY " };
-            let url = if is_default { String::new() } else { format!(" --url {}", self.url) };
+            let key = if self.key.is_in_profile { "" } else { "OPENCODE_CLOUD_KEY=KEY " };
+            let url =
+                if self.key.is_default { String::new() } else { format!(" --url {}", self.url) };
             lines.push(format!("  {key}{program} run \"list the files\"{url}"));
             lines.push(format!("  {key}{program} open{url}    (another link for the browser)"));
             lines.push("Ctrl-C stops it; nothing is lost.".into());
@@ -84,43 +87,16 @@ fn model(kind: &ModelKind, name: &str) -> String {
     }
 }
 
-/// Returns a word with which a shell runs this executable from any directory: its name if PATH leads to it, otherwise
-/// its path.
-pub(crate) fn program() -> String {
-    let Ok(this) = std::env::current_exe() else { return "opencode-cloud".to_owned() };
-    program_for(&this, std::env::var_os("PATH").as_deref())
-}
-
-fn program_for(this: &Path, path: Option<&OsStr>) -> String {
-    let name = this.file_name().unwrap_or(this.as_os_str());
-    let real = this.canonicalize().ok();
-    let mut folders = path.map(std::env::split_paths).into_iter().flatten();
-    let first = folders.find_map(|folder| folder.join(name).canonicalize().ok());
-    let is_on_path = first.is_some() && first == real;
-    let word = if is_on_path { name.to_string_lossy() } else { this.to_string_lossy() };
-    quoted(&word)
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%=:,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
-    fn lines(key: &FirstKey, missing_key: Option<Vec<String>>) -> String {
+    fn lines(missing_key: Option<Vec<String>>) -> String {
+        let url = "http://127.0.0.1:5000";
         let greeting = Greeting {
-            url: "http://127.0.0.1:5000".into(),
+            url: url.into(),
             data: Path::new("/srv/oc"),
-            key,
+            key: key_place(Hints::Shown, &FirstKey::Given, url),
             login: "http://127.0.0.1:5000/login#a.b.c".into(),
             hints: Hints::Shown,
             model: &ModelKind::Catalog("Anthropic".into()),
@@ -133,7 +109,7 @@ mod tests {
     // Findings trial 8 and 20: the hint could not be pasted and held the key; the data folder was not printed.
     #[test]
     fn the_greeting_names_the_data_folder_and_never_a_key() {
-        let told = lines(&FirstKey::Given, None);
+        let told = lines(None);
         assert!(told.contains("Data:  /srv/oc\n"), "{told}");
         assert!(
             told.contains("OPENCODE_CLOUD_KEY=KEY /bin/oc run \"list the files\" --url http"),
@@ -146,20 +122,8 @@ mod tests {
     // Finding trial 14: a model without its provider's key started without a warning.
     #[test]
     fn a_model_without_a_key_is_warned_of() {
-        let told = lines(&FirstKey::Given, Some(vec!["ANTHROPIC_API_KEY".into()]));
+        let told = lines(Some(vec!["ANTHROPIC_API_KEY".into()]));
         assert!(told.contains("Warning: there is no key for this model"), "{told}");
         assert!(told.contains("set ANTHROPIC_API_KEY and start again"), "{told}");
-    }
-
-    #[test]
-    fn the_program_of_a_hint_runs_from_any_directory() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let this: PathBuf = folder.path().join("opencode-cloud");
-        std::fs::write(&this, "").expect("a file");
-        let path = folder.path().as_os_str();
-        assert_eq!(program_for(&this, Some(path)), "opencode-cloud");
-        assert_eq!(program_for(&this, Some(OsStr::new("/nowhere"))), this.display().to_string());
-        assert_eq!(program_for(&this, None), this.display().to_string());
-        assert_eq!(quoted("/a b/it's"), r"'/a b/it'\''s'");
     }
 }

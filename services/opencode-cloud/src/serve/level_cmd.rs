@@ -1,12 +1,12 @@
 //! `feature-level`: the level of what a cluster writes, raised at the end of an upgrade.
 
 use clap::Args;
+use cli::output::Screen;
 use domain::FeatureLevel;
 use store::Store;
 
 use super::ServeError;
 use super::up::{check_level, check_schema};
-use crate::output::Screen;
 
 /// Arguments of `feature-level`.
 #[derive(Debug, Clone, Args)]

@@ -1,10 +1,10 @@
 //! `migrate`: roles and schema of a cluster's Postgres.
 
 use clap::Args;
+use cli::output::Screen;
 use store::RolePasswords;
 
 use super::ServeError;
-use crate::output::Screen;
 
 /// Arguments of `migrate`.
 #[derive(Debug, Clone, Args)]

@@ -40,4 +40,3 @@ pub mod up;
 mod worker_role;
 
 pub use error::ServeError;
-pub(crate) use greeting::program;

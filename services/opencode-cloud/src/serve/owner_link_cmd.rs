@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use api::PublicUrl;
 use boot::DataDir;
 use clap::Args;
+use cli::output::Screen;
 use domain::{Clock, IdMint, OrgId, Stamp, SystemClock, UserId};
 use store::{Store, StoreError, StoreOptions};
 
 use super::ServeError;
 use super::bootstrap::login_url;
 use super::up::{check_schema, own_postgres};
-use crate::output::Screen;
 
 /// Arguments of `owner-link`.
 #[derive(Debug, Clone, Args)]

@@ -1,12 +1,12 @@
 //! `placement …`: the operator's commands to the placement group.
 
 use clap::{Args, Subcommand};
+use cli::output::Screen;
 use placement_api::{Member, PlacementAdmin};
 use store::Store;
 
 use super::ServeError;
 use super::roles::PlacementArgs;
-use crate::output::Screen;
 
 /// Arguments of `placement`.
 #[derive(Debug, Clone, Args)]

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use boot::NatsRole;
 use clap::{Args, Subcommand};
+use cli::output::Screen;
 use credentials::MasterKeys;
 
 use super::ServeError;
 use super::kubernetes::{ApiArgs, Made};
-use crate::output::Screen;
 
 /// Arguments of `secrets`.
 #[derive(Debug, Clone, Args)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use api::Origins;
 use boot::{DataDir, Postgres, PostgresOptions, default_data_dir, ensure_free_space};
 use clap::Args;
+use cli::output::Screen;
 use credentials::Credentials;
 use domain::{Clock, FeatureLevel, OrgId, SystemClock};
 use egress::Egress;
@@ -25,14 +26,13 @@ use super::bootstrap::{self, first_owner, login_url};
 use super::catalog::{CatalogArgs, environment};
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
-use super::greeting::Greeting;
+use super::greeting::{self, Greeting};
 use super::metrics::MetricsArgs;
 use super::model::{check_named, missing_key, models};
 use super::placement_role::{self, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
 use super::traces::TraceArgs;
 use super::worker_role::{self, WorkerSetup};
-use crate::output::Screen;
 
 /// The free disk space, in bytes, below which Postgres would soon fail.
 const MIN_FREE_BYTES: u64 = 256 * 1024 * 1024;
@@ -283,6 +283,13 @@ async fn serve_on(
     )
     .await?;
     progress.say(&told);
+    // Whoever sees that the gateway is ready finds the key and the profile.
+    let bound = listener
+        .local_addr()
+        .map_err(|error| ServeError::stopped("the listener's address is not known", &error))?;
+    let url = format!("{}://{bound}", if tls.is_some() { "https" } else { "http" });
+    let key = greeting::key_place(progress.hints, &owner.key, &url);
+    let login = login_url(store, &SystemClock::new(), OrgId::FIRST, owner.user, site.url()).await?;
     let directory = args.directory.clone().or_else(|| std::env::current_dir().ok());
     let gateway = gateway_role::start(
         GatewaySetup {
@@ -304,11 +311,10 @@ async fn serve_on(
         &root.role("gateway"),
     )?;
     let default = model.configured.default_model();
-    let login = login_url(store, &SystemClock::new(), OrgId::FIRST, owner.user, site.url()).await?;
     let greeting = Greeting {
-        url: gateway.url(),
+        url,
         data: data.path(),
-        key: &owner.key,
+        key,
         login,
         hints: progress.hints,
         model: &model.kind,

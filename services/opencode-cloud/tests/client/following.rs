@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use cli::CliError;
+use cli::run::Run;
+use cli::run_state::RunOutcome;
+use client::{Client, ClientError, LogFollower, Pace, PromptRequest};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::stream::pending;
-use opencode_cloud::CliError;
-use opencode_cloud::client::{Client, ClientError, LogFollower, Pace, PromptRequest};
-use opencode_cloud::run::Run;
-use opencode_cloud::run_state::RunOutcome;
 use serde_json::json;
 
 use crate::service::{SESSION, Service, Step};

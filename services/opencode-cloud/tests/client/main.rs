@@ -1,5 +1,6 @@
 //! The client against a service that replays a scripted log: its parts first, then the executable.
 
+use cli::output::{Output, Screen};
 mod executable;
 mod following;
 mod llm;
@@ -8,7 +9,6 @@ mod service;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use opencode_cloud::output::{Output, Screen};
 use serde_json::{Value, json};
 use service::Step;
 

@@ -1,0 +1,175 @@
+//! The session of a run: one that is there, or a new one in a directory or a clone.
+
+use std::path::Path;
+
+use client::{Client, ModelChoice, SessionView, SessionsQuery, cause_text, parsed};
+use domain::{Seq, SessionId};
+use serde_json::json;
+use workspaces::Address;
+
+use crate::CliError;
+use crate::here::SentHere;
+use crate::render::printable;
+use crate::run::RunArgs;
+
+/// The session to use.
+pub(crate) struct Opened {
+    pub(crate) session: SessionId,
+    /// The number after which to read its log.
+    pub(crate) after: Seq,
+    /// Whether this run created it.
+    pub(crate) is_new: bool,
+}
+
+impl Opened {
+    fn existing(session: SessionView) -> Self {
+        Self { session: session.id, after: session.seq, is_new: false }
+    }
+}
+
+/// Returns the newest session of the directory that is not a child.
+async fn last_session(client: &Client, args: &RunArgs) -> Result<Opened, CliError> {
+    let directory = directory(args.directory.as_deref(), client.is_local())?;
+    let query = SessionsQuery {
+        directory: Some(directory.clone()),
+        roots: true,
+        ..SessionsQuery::newest(1)
+    };
+    let sessions: Vec<SessionView> =
+        parsed(&client.sessions_json(&query).await?, "the list of sessions")?;
+    let last = sessions.into_iter().next().ok_or_else(|| {
+        let directory = printable::line(&directory, 200);
+        CliError::Usage(format!(
+            "there is no session in {directory} to continue; leave -c out to start one"
+        ))
+    })?;
+    Ok(Opened::existing(last))
+}
+
+/// Finds the session that the arguments name, or makes the one with the id `fresh`.
+pub(crate) async fn open_session(
+    client: &Client,
+    args: &RunArgs,
+    fresh: SessionId,
+    model: Option<&ModelChoice>,
+    prompt: &str,
+    sent: Option<&SentHere>,
+) -> Result<Opened, CliError> {
+    if args.continue_last {
+        return last_session(client, args).await;
+    }
+    if let Some(id) = &args.session {
+        let session = client.session(id).await?;
+        if let Some(given) = &args.directory {
+            stays(&session, given, client.is_local())?;
+        }
+        return Ok(Opened::existing(session));
+    }
+    let (agent, title) = (args.agent.as_deref(), title(args, prompt));
+    if let Some(SentHere { project, sent }) = sent {
+        let begins = json!({ "sent": sent });
+        let title = title.as_deref();
+        let made = client.create_session_with(&fresh, project, begins, agent, model, title).await?;
+        return Ok(Opened { session: made.id, after: Seq(0), is_new: true });
+    }
+    // A service on another machine does not have this directory. Without --directory it uses a workspace.
+    let directory = match (&args.repo, &args.directory, client.is_local()) {
+        (Some(repo), _, _) => Some(named(repo)),
+        (None, None, false) => None,
+        (None, given, is_local) => Some(directory(given.as_deref(), is_local)?),
+    };
+    let project = client.init_project(directory.as_deref()).await?;
+    let session = client
+        .create_session(&fresh, &project.id, directory.as_deref(), agent, model, title.as_deref())
+        .await?;
+    Ok(Opened { session: session.id, after: Seq(0), is_new: true })
+}
+
+/// Refuses a directory other than the session's. Only a Move changes that.
+fn stays(session: &SessionView, given: &Path, is_local: bool) -> Result<(), CliError> {
+    let own = Path::new(&session.directory);
+    if given == own || Path::new(&directory(Some(given), is_local)?) == own {
+        return Ok(());
+    }
+    let (id, given) = (&session.id, given.display());
+    let own = printable::line(&session.directory, 200);
+    Err(CliError::Usage(format!(
+        "--directory {given}: session {id} works in {own}; leave --directory out, or take the session there first \
+         with: opencode-cloud session move {id} --directory {given}"
+    )))
+}
+
+/// Returns the directory by which the service knows a repository at what is wanted of it.
+fn named(repo: &Address) -> String {
+    match &repo.wanted {
+        Some(wanted) => format!("{}@{wanted}", repo.directory()),
+        None => repo.directory(),
+    }
+}
+
+/// Returns the title of a new session: the given one, or the beginning of the prompt. A model's title would come
+/// after most runs have ended.
+fn title(args: &RunArgs, prompt: &str) -> Option<String> {
+    const BOUND: usize = 60;
+    if args.title.is_some() {
+        return args.title.clone();
+    }
+    let line = prompt.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().take(BOUND).collect())
+}
+
+/// Returns the directory for the service. On this machine it must exist, and links are resolved, so that one
+/// directory is one Location.
+pub(crate) fn directory(given: Option<&Path>, is_local: bool) -> Result<String, CliError> {
+    let given = given.unwrap_or(Path::new("."));
+    let wrong = |why: String| {
+        CliError::Usage(format!(
+            "--directory {}: {why}; name an existing directory",
+            given.display()
+        ))
+    };
+    let path = if is_local { given.canonicalize() } else { std::path::absolute(given) };
+    let path = path.map_err(|error| wrong(cause_text(&error)))?;
+    if is_local && !path.is_dir() {
+        return Err(wrong("not a directory".into()));
+    }
+    path.into_os_string().into_string().map_err(|_| wrong("not UTF-8".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_stays_in_its_directory() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let real = folder.path().canonicalize().expect("a folder");
+        let session = |directory: &Path| -> SessionView {
+            let answer = serde_json::json!({
+                "id": "ses_1", "projectID": "prj_1", "directory": directory, "title": "", "agent": "build",
+                "busy": false, "seq": 1, "time": {"created": 0},
+            });
+            serde_json::from_value(answer).expect("a session")
+        };
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).expect("a link");
+        stays(&session(&real), &link, true).expect("the same directory");
+        let managed = Path::new("/workspace/x");
+        for is_local in [true, false] {
+            stays(&session(managed), Path::new("/workspace/x/"), is_local).expect("the same");
+            let error = stays(&session(managed), &real, is_local).expect_err("another one");
+            assert_eq!(error.exit_code(), 2);
+            let told = format!("session move ses_1 --directory {}", real.display());
+            assert!(error.to_string().ends_with(&told), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_directory_must_be_there_when_it_is_on_this_machine() {
+        let here = directory(None, true).expect("the current directory");
+        assert!(Path::new(&here).is_absolute());
+        let missing = Some(Path::new("/no/such/place"));
+        assert_eq!(directory(missing, true).map_err(|error| error.exit_code()), Err(2));
+        assert_eq!(directory(missing, false).ok().as_deref(), Some("/no/such/place"));
+    }
+}

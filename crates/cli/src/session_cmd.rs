@@ -1,0 +1,392 @@
+//! `opencode-cloud session list|show|log` and `opencode-cloud abort`. The other subcommands are in
+//! [`crate::session_change`] and [`crate::session_files`].
+
+use std::fmt::Write as _;
+
+use clap::Subcommand;
+use client::{Client, ClientOptions, LogEvent, LogFollower, LogItem, SessionView, parsed};
+use domain::{Clock, Seq, SessionId, SystemClock, TimestampMs};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::CliError;
+use crate::output::{Output, Screen, Style};
+use crate::render::{printable, summary};
+use crate::session_change::{self, SessionChange};
+use crate::session_files::{self, SessionFiles};
+use crate::session_list::ListArgs;
+use crate::session_open;
+use crate::session_pull;
+use crate::table::{ago, fitted, local_time};
+
+/// Arguments of `session`.
+#[derive(Debug, clap::Args)]
+pub struct SessionArgs {
+    /// The subcommand.
+    #[command(subcommand)]
+    pub command: SessionCommand,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// The service.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// The subcommands of `session`.
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// The newest sessions of the organisation
+    List(ListArgs),
+    /// One session
+    Show {
+        /// The session
+        #[arg(value_name = "ID")]
+        id: SessionId,
+        /// Its conversation, with the ids that `revert`, `fork` and `diff` take
+        #[arg(long)]
+        messages: bool,
+    },
+    /// The durable events of a session
+    Log {
+        /// The session
+        #[arg(value_name = "ID")]
+        id: SessionId,
+        /// Keep following; with --json, live text too
+        #[arg(long)]
+        follow: bool,
+        /// Begin after this event
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+        after: i64,
+    },
+    /// Open a session in the released client's terminal interface, or say where it is
+    Open(session_open::OpenArgs),
+    /// Bring a session's work into the repository here: as a branch, a worktree or changes
+    Pull(session_pull::PullArgs),
+    /// The subcommands that change a session, or show more of it.
+    #[command(flatten)]
+    Change(SessionChange),
+    /// The subcommands for forks, Moves, Reverts and files.
+    #[command(flatten)]
+    Files(SessionFiles),
+}
+
+/// Arguments of `abort`.
+#[derive(Debug, clap::Args)]
+pub struct AbortArgs {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub id: SessionId,
+    /// Let it continue with steering prompts, or with a control that is next; other input stays parked
+    #[arg(long)]
+    pub resume: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The service.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// Runs `session …` and returns its exit code.
+///
+/// # Errors
+/// [`CliError`].
+pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    let client = Client::new(&args.client)?;
+    match args.command {
+        SessionCommand::List(asked) => {
+            let answer = asked.sessions(&client).await?;
+            if args.json {
+                screen.out.line(&answer.to_string())?;
+            } else {
+                let sessions: Vec<SessionView> = parsed(&answer, "the list of sessions")?;
+                let text = if sessions.is_empty() && asked.has_filter() {
+                    "no session is like that\n".to_owned()
+                } else {
+                    list(&sessions, &screen.out)
+                };
+                screen.out.print_paged(&text)?;
+            }
+        }
+        SessionCommand::Show { id, messages: true } => {
+            let answer = client.messages_json(&id).await?;
+            if args.json {
+                screen.out.line(&answer.to_string())?;
+            } else {
+                let text = conversation(&answer, screen.out.style());
+                screen.out.print_paged(&text)?;
+            }
+        }
+        SessionCommand::Show { id, messages: false } => {
+            let answer = client.session_json(&id).await?;
+            if args.json {
+                screen.out.line(&answer.to_string())?;
+            } else {
+                let staged = staged(&answer);
+                screen.out.print(&show(&parsed(&answer, "the session")?, staged.as_deref()))?;
+            }
+        }
+        SessionCommand::Change(change) => {
+            return session_change::execute(&client, change, args.json, screen).await;
+        }
+        SessionCommand::Open(asked) => {
+            return session_open::execute(&client, &args.client, asked, screen).await;
+        }
+        SessionCommand::Pull(asked) => return session_pull::execute(&client, asked, screen).await,
+        SessionCommand::Files(asked) => {
+            return session_files::execute(&client, asked, args.json, screen).await;
+        }
+        SessionCommand::Log { id, follow: true, after } => {
+            let mut log = LogFollower::open(&client, id, Seq(after)).await?;
+            // Ends when the reader goes away, or with Ctrl-C.
+            while !screen.out.is_closed() {
+                match log.next().await? {
+                    item if args.json => screen.out.line(&item.json_line())?,
+                    LogItem::Event(event) => screen.out.line(&event_line(&event))?,
+                    LogItem::Delta(_) | LogItem::Workspace(_) => {}
+                }
+            }
+        }
+        SessionCommand::Log { id, follow: false, after } => {
+            let mut last = Seq(after);
+            while !screen.out.is_closed() {
+                let page = client.log_page(&id, last).await?;
+                let Some(newest) = page.last() else { break };
+                last = newest.seq;
+                for event in page {
+                    let line = if args.json {
+                        LogItem::Event(event).json_line()
+                    } else {
+                        event_line(&event)
+                    };
+                    screen.out.line(&line)?;
+                }
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// Runs `abort` and returns its exit code.
+///
+/// # Errors
+/// [`CliError`].
+pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    let client = Client::new(&args.client)?;
+    let (interrupted, resumed) = if args.resume {
+        // Not retried: a second abort would interrupt the resumed work.
+        let (body, limit) = (json!({ "resume": true }), client.pace().answer);
+        let abort = client.of_session(&args.id, Method::POST, "/abort", Some(&body), limit);
+        let answer = abort.await?;
+        (answer["interrupted"] == true, answer["resumed"] == true)
+    } else {
+        (client.abort(&args.id).await?.interrupted, false)
+    };
+    if args.json {
+        let line = json!({ "interrupted": interrupted, "resumed": resumed });
+        screen.out.line(&line.to_string())?;
+        return Ok(0);
+    }
+    screen.out.line(match (interrupted, resumed) {
+        (true, true) => "interrupted; it continues with what steers it",
+        (true, false) => "interrupted; `opencode-cloud session log` shows how it settles",
+        (false, true) => "nothing was running; it continues with what steers it",
+        (false, false) => "nothing was running",
+    })?;
+    Ok(0)
+}
+
+/// Formats sessions as a table. On a terminal it fits the width and has relative times.
+pub(crate) fn list(sessions: &[SessionView], to: &Output) -> String {
+    let now = to.is_terminal().then(|| SystemClock::new().now_ms());
+    list_at(sessions, now, to.width())
+}
+
+fn list_at(sessions: &[SessionView], now: Option<TimestampMs>, width: Option<usize>) -> String {
+    if sessions.is_empty() {
+        return "no sessions yet; start one with: opencode-cloud run \"PROMPT\"\n".to_owned();
+    }
+    let heading = ["SESSION", "UPDATED", "STATE", "TITLE", "DIRECTORY", "MODEL"];
+    let mut rows = vec![heading.map(str::to_owned)];
+    rows.extend(sessions.iter().map(|session| {
+        [
+            session.id.to_string(),
+            when(session.time.updated.unwrap_or(session.time.created), now),
+            state(session) + if session.time.archived.is_some() { ", archived" } else { "" },
+            printable::line(&session.title, 60),
+            printable::line(&session.directory, 60),
+            printable::line(&model(session), 40),
+        ]
+    }));
+    fitted(&rows, width)
+}
+
+/// Formats a time: relative for people, absolute for files and scripts.
+fn when(time: TimestampMs, now: Option<TimestampMs>) -> String {
+    now.map_or_else(|| local_time(time), |now| ago(time, now))
+}
+
+/// Describes a staged Revert in a session's answer.
+fn staged(answer: &Value) -> Option<String> {
+    let revert = answer.get("revert").filter(|revert| !revert.is_null())?;
+    let message = printable::line(revert["messageID"].as_str().unwrap_or_default(), 80);
+    Some(format!(
+        "staged, before {message}; `session unrevert` undoes it, a new prompt makes it final"
+    ))
+}
+
+/// Formats a conversation: for each message a heading and its texts.
+fn conversation(answer: &Value, style: Style) -> String {
+    let mut text = String::new();
+    for message in answer.as_array().into_iter().flatten() {
+        let word = |at: &str| message.pointer(at).and_then(Value::as_str).unwrap_or_default();
+        let heading = printable::line(&format!("{} {}", word("/info/role"), word("/info/id")), 120);
+        let heading = match style {
+            Style::Plain => format!("--- {heading}"),
+            Style::Fancy => format!("\x1b[1m{heading}\x1b[0m"),
+        };
+        text.push_str(&heading);
+        text.push('\n');
+        for part in message["parts"].as_array().into_iter().flatten() {
+            let line = match part["type"].as_str() {
+                Some("text") => printable::block(part["text"].as_str().unwrap_or_default())
+                    .trim_end()
+                    .to_owned(),
+                Some("tool") => {
+                    let tool = part["tool"].as_str().unwrap_or_default();
+                    let title = part.pointer("/state/title").and_then(Value::as_str);
+                    let status = part.pointer("/state/status").and_then(Value::as_str);
+                    let title = title.unwrap_or_default();
+                    let line = format!("[{}] {tool} {title}", status.unwrap_or("unknown"));
+                    printable::line(&line, 200)
+                }
+                Some(_) | None => continue,
+            };
+            text.push_str(&line);
+            text.push('\n');
+        }
+        let error = message.pointer("/info/error/data/message").and_then(Value::as_str);
+        if let Some(error) = error {
+            writeln!(text, "error: {}", printable::line(error, 400))
+                .expect("writing to a string cannot fail");
+        }
+        text.push('\n');
+    }
+    if text.is_empty() { "no messages yet\n".to_owned() } else { text }
+}
+
+fn show(session: &SessionView, staged: Option<&str>) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let value = printable::line(value, 1_000);
+        writeln!(text, "{name:<10} {value}").expect("writing to a string cannot fail");
+    };
+    line("session", session.id.as_str());
+    line("project", session.project.as_str());
+    line("title", &session.title);
+    line("directory", &session.directory);
+    line("agent", &session.agent);
+    line("model", &model(session));
+    line("state", &state(session));
+    line("created", &local_time(session.time.created));
+    line("updated", &local_time(session.time.updated.unwrap_or(session.time.created)));
+    if let Some(archived) = session.time.archived {
+        line("archived", &local_time(archived));
+    }
+    line("events", &session.seq.to_string());
+    let tokens = session.tokens;
+    line("tokens", &format!("{} in, {} out", tokens.input, tokens.output));
+    line("cost", &format!("{:.4} USD", session.cost));
+    if let Some(parent) = &session.parent {
+        line("parent", parent.as_str());
+    }
+    if let Some(staged) = staged {
+        line("revert", staged);
+    }
+    for notice in &session.notices {
+        line("notice", &notice.message);
+    }
+    text
+}
+
+pub(crate) fn state(session: &SessionView) -> String {
+    let outcome = session.outcome.clone();
+    if session.busy { "busy".to_owned() } else { outcome.unwrap_or_else(|| "new".to_owned()) }
+}
+
+fn model(session: &SessionView) -> String {
+    let model = session.model.as_ref();
+    let told = model.map(|model| {
+        let variant = model.variant.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+        format!("{}/{}{variant}", model.provider, model.id)
+    });
+    told.unwrap_or_else(|| "-".to_owned())
+}
+
+fn event_line(event: &LogEvent) -> String {
+    let told = match &event.event {
+        Some(known) => summary(known),
+        None => "(newer than this build)".to_owned(),
+    };
+    let time = local_time(event.time);
+    let kind = printable::line(&event.kind, 40);
+    format!("{:>5}  {time}  {kind:<19}  {told}", event.seq.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(busy: bool) -> SessionView {
+        let answer = json!({
+            "id": "ses_1", "projectID": "prj_1", "directory": "/work", "title": "a\u{1b}[2Jb",
+            "agent": "build", "model": {"id": "m", "providerID": "p", "variant": "high"}, "busy": busy, "seq": 12,
+            "outcome": "completed", "time": {"created": 0, "updated": 1}, "newer": {},
+            "tokens": {"input": 3, "output": 4}, "cost": 0.5, "parentID": "ses_0",
+            "notices": [{"providerID": "p", "modelID": "m", "message": "m is old", "time": 1}],
+        });
+        parsed(&answer, "the session").expect("a session")
+    }
+
+    #[test]
+    fn a_list_has_a_line_for_each_session_and_tells_what_to_do_without_one() {
+        let text = list_at(&[session(true), session(false)], None, None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[1].starts_with("ses_1 ") && lines[1].contains("  busy "), "{text}");
+        assert!(lines[2].contains("  completed  a [2Jb  /work "), "{text}");
+        assert!(list_at(&[], None, None).contains("opencode-cloud run"));
+        let told = list_at(&[session(false)], Some(120_001), Some(80));
+        assert!(told.contains("  2 min ago  "), "{told}");
+    }
+
+    #[test]
+    fn a_session_is_shown_with_what_it_used() {
+        let text = show(&session(false), None);
+        assert!(text.contains("model      p/m (high)\n"), "{text}");
+        assert!(text.ends_with("notice     m is old\n"), "{text}");
+        assert!(text.contains("tokens     3 in, 4 out\n"), "{text}");
+        assert!(text.contains("cost       0.5000 USD\nparent     ses_0\n"), "{text}");
+    }
+
+    // Finding trial 10: no command showed a message's id, or that a Revert was staged.
+    #[test]
+    fn a_conversation_has_the_ids_that_other_commands_take() {
+        let answer = json!([
+            { "info": { "id": "msg_1", "role": "user" },
+              "parts": [{ "type": "text", "text": "hi\u{1b}[2J" }] },
+            { "info": { "id": "msg_2", "role": "assistant", "error": { "data": { "message": "no" } } },
+              "parts": [{ "type": "step-start" }, { "type": "tool", "tool": "read",
+                "state": { "status": "completed", "title": "a.txt" } }] },
+        ]);
+        assert_eq!(
+            conversation(&answer, Style::Plain),
+            "--- user msg_1\nhi[2J\n\n--- assistant msg_2\n[completed] read a.txt\nerror: no\n\n"
+        );
+        assert_eq!(conversation(&json!([]), Style::Plain), "no messages yet\n");
+        let told = staged(&json!({ "revert": { "messageID": "msg_1" } })).expect("staged");
+        assert!(show(&session(false), Some(&told)).contains("revert     staged, before msg_1; "));
+        assert_eq!(staged(&json!({ "revert": null })), None);
+    }
+}
