@@ -83,7 +83,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "workspaces",
         ],
     ),
-    ("product", &["auth", "tools", "catalog", "credentials"]),
+    ("product", &["auth", "tools", "catalog", "credentials", "oidc"]),
     ("edge", &["api", "console", "session"]),
     ("services", &["gateway", "worker", "placement-service"]),
     ("executable", &["opencode-cloud"]),
