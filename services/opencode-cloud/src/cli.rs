@@ -19,7 +19,7 @@ use crate::serve::{
 use crate::{
     CliError, ask_cmd, attach_cmd, config, credential_cmd, explain_cmd, key_cmd, limit_cmd,
     llm_cmd, login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, ready_cmd, rebuild_cmd,
-    run, session_cmd, simulated, transfer, usage_cmd, user_cmd,
+    run, session_cmd, simulated, sso_cmd, transfer, usage_cmd, user_cmd,
 };
 
 /// OpenCode sessions as a service.
@@ -84,6 +84,8 @@ pub enum Command {
     Key(key_cmd::KeyArgs),
     /// List the people of the organisation, change a role, disable or enable somebody
     User(user_cmd::UserArgs),
+    /// Set up sign-in at identity providers: add, test, activate, remove
+    Sso(Box<sso_cmd::SsoArgs>),
     /// Open the service in the browser, signed in
     Open(open_cmd::OpenArgs),
     /// Ask a role whether it is ready: for health checks and scripts
@@ -166,6 +168,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Man { dir } => manual(dir.as_deref(), &mut screen),
         Command::Key(args) => client(key_cmd::execute(args, &mut screen)),
         Command::User(args) => client(user_cmd::execute(args, &mut screen)),
+        Command::Sso(args) => client(sso_cmd::execute(*args, &mut screen)),
         Command::Open(args) => client(open_cmd::execute(args, &mut screen)),
         Command::Ready(args) => client(ready_cmd::execute(args, &mut screen)),
         Command::Models(args) => client(models_cmd::execute(args, &mut screen)),
@@ -343,6 +346,12 @@ mod tests {
             "user role usr_1 admin",
             "user disable usr_1",
             "open --print",
+            "sso list --json",
+            "sso add Okta --issuer https://x --client-id y --secret-file - --group it=admin --domain x.example",
+            "sso change Okta --no-groups --default-role member",
+            "sso test Okta --no-wait",
+            "sso activate Okta",
+            "sso remove Okta",
             "session delete ses_1",
             "export ses_1 --output ses_1.jsonl --json",
             "import - --directory . --json",

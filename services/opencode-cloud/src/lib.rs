@@ -52,6 +52,7 @@ mod session_open;
 mod session_pull;
 mod sign_in;
 mod simulated;
+mod sso_cmd;
 mod table;
 pub mod transfer;
 mod usage_cmd;
