@@ -1,5 +1,5 @@
 //! Brings a package from npm's registry to a test: a folder here with the pinned package and programs that use it. A
-//! `server.mjs` prints its port and ends with its input. Tests of several crates include this source file.
+//! server in it prints its port and ends with its input. Tests of several crates include this source file.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -22,11 +22,11 @@ pub(crate) struct Served {
     _said: Lines<BufReader<ChildStdout>>,
 }
 
-/// Starts the server of the folder `name`, whose package is `package`.
-pub(crate) async fn serve(name: &str, package: &str) -> Served {
+/// Starts a server of the folder `name`, whose package is `package`.
+pub(crate) async fn serve(name: &str, package: &str, program: &str) -> Served {
     let folder = installed(name, package).await;
     let mut node = Command::new("node");
-    node.arg("server.mjs").current_dir(folder).kill_on_drop(true);
+    node.arg(program).current_dir(folder).kill_on_drop(true);
     node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut process = node.spawn().expect(ADVICE);
     let mut said = BufReader::new(process.stdout.take().expect("an output")).lines();

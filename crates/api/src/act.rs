@@ -27,6 +27,7 @@ mod retry;
 mod revoked;
 mod sent;
 mod sessions;
+pub(crate) mod sso;
 mod transfer;
 
 pub(crate) use admit::{AdmitRequest, admit};

@@ -99,6 +99,26 @@ impl Site {
         self.set_cookie("", 0)
     }
 
+    /// Returns the name of the cookie by which a browser is known again when it comes back from an identity provider.
+    pub(crate) fn sso_cookie(&self) -> String {
+        format!("{}-sso", self.cookie)
+    }
+
+    /// Returns the header that gives it to a browser. A provider's redirect is a navigation from another site, to which
+    /// a strict cookie does not go.
+    pub(crate) fn set_sso_cookie(&self, text: &str, seconds: i64) -> Option<HeaderValue> {
+        let secure = if self.url.is_https { "; Secure" } else { "" };
+        let name = self.sso_cookie();
+        let cookie =
+            format!("{name}={text}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+        HeaderValue::try_from(cookie).ok()
+    }
+
+    /// Returns the header that takes it away.
+    pub(crate) fn no_sso_cookie(&self) -> Option<HeaderValue> {
+        self.set_sso_cookie("", 0)
+    }
+
     /// Returns whether a browser that asks to forget everything forgets nothing of others: on plain http, cookies of other
     /// ports would go too.
     pub(crate) fn may_clear_all(&self) -> bool {

@@ -6,6 +6,7 @@ use auth::Authenticator;
 use blobs::Blobs;
 use credentials::Credentials;
 use domain::Clock;
+use oidc::Providers;
 use placement_api::Placement;
 use signals::Signals;
 use store::Store;
@@ -56,6 +57,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     settings: ApiSettings,
     authenticator: Arc<Authenticator>,
+    providers: Providers,
     tasks: TaskGroup,
     waker: Arc<Waker>,
     hub: Arc<Hub>,
@@ -91,6 +93,8 @@ impl ApiState {
             keeper.keep(stop).await;
             Ok::<(), Infallible>(())
         });
+        let outside = Arc::new(credentials.egress().for_organisations());
+        let providers = Providers::new(outside, clock.clone());
         let serving = AtomicBool::new(true);
         let homes = Homes::default();
         Self {
@@ -102,6 +106,7 @@ impl ApiState {
                 clock,
                 settings,
                 authenticator,
+                providers,
                 tasks,
                 waker,
                 hub,
@@ -169,6 +174,11 @@ impl ApiState {
 
     pub(crate) fn authenticator(&self) -> &Authenticator {
         &self.shared.authenticator
+    }
+
+    /// Returns the identity providers of organisations.
+    pub(crate) fn providers(&self) -> &Providers {
+        &self.shared.providers
     }
 
     pub(crate) fn waker(&self) -> &Arc<Waker> {

@@ -59,7 +59,7 @@ pub fn policies() -> Vec<(Method, &'static str, Result<access::Need, &'static st
     let policy = |route: Route| {
         let wants = match route.policy {
             Policy::Needs(need) => Ok(need),
-            Policy::Open(why) => Err(why),
+            Policy::Open(why) | Policy::Visited(why) => Err(why),
         };
         (route.method, route.path, wants)
     };
@@ -70,6 +70,12 @@ pub fn policies() -> Vec<(Method, &'static str, Result<access::Need, &'static st
 static OPEN: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
     let open = table().into_iter().filter(|route| route.policy.need().is_none());
     open.map(|route| route.path).collect()
+});
+
+/// The paths to which other sites may send a browser.
+static VISITED: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
+    let visited = table().into_iter().filter(|route| matches!(route.policy, Policy::Visited(_)));
+    visited.map(|route| route.path).collect()
 });
 
 /// Builds the router, and begins to stop what revoked people have admitted. A body has at most 1 MiB. Every path needs a

@@ -6,7 +6,7 @@ use crate::output::Screen;
 use crate::{
     CliError, ask_cmd, attach_cmd, credential_cmd, explain_cmd, key_cmd, limit_cmd, llm_cmd,
     login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, ready_cmd, rebuild_cmd, run,
-    session_cmd, transfer, usage_cmd, user_cmd,
+    session_cmd, sso_cmd, transfer, usage_cmd, user_cmd,
 };
 
 /// The subcommands. The module of each has its arguments and its `execute`.
@@ -55,6 +55,8 @@ pub enum Command {
     Key(key_cmd::KeyArgs),
     /// List the people of the organisation, change a role, disable or enable somebody
     User(user_cmd::UserArgs),
+    /// Set up sign-in at identity providers: add, test, activate, remove
+    Sso(Box<sso_cmd::SsoArgs>),
     /// Open the service in the browser, signed in
     Open(open_cmd::OpenArgs),
     /// Ask a role whether it is ready: for health checks and scripts
@@ -92,6 +94,7 @@ pub fn execute(command: Command, screen: &mut Screen) -> Result<u8, CliError> {
         Command::Check(args) => client(rebuild_cmd::check(args, screen)),
         Command::Key(args) => client(key_cmd::execute(args, screen)),
         Command::User(args) => client(user_cmd::execute(args, screen)),
+        Command::Sso(args) => client(sso_cmd::execute(*args, screen)),
         Command::Open(args) => client(open_cmd::execute(args, screen)),
         Command::Ready(args) => client(ready_cmd::execute(args, screen)),
         Command::Models(args) => client(models_cmd::execute(args, screen)),
@@ -149,6 +152,12 @@ mod tests {
             "key create ci --scope read --scope prompt --days 30 --service builds",
             "key rotate key_1 --hours 1",
             "key revoke key_1 --stop-work",
+            "sso list --json",
+            "sso add Okta --issuer https://x --client-id y --secret-file - --group it=admin --domain x.example",
+            "sso change Okta --no-groups --default-role member",
+            "sso test Okta --no-wait",
+            "sso activate Okta",
+            "sso remove Okta",
             "user list",
             "user role usr_1 admin",
             "user disable usr_1",

@@ -47,6 +47,7 @@ mod session_list;
 mod session_open;
 mod session_pull;
 mod sign_in;
+mod sso_cmd;
 mod table;
 pub mod transfer;
 mod usage_cmd;

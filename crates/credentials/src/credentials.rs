@@ -10,7 +10,7 @@ use egress::Egress;
 use llm_client::Auth;
 use store::{
     CredentialChange, CredentialKind, CredentialRow, Kept, NewCredential, ProviderSetting, Renewed,
-    SealedCredential, Store,
+    Sealed, SealedCredential, Store,
 };
 
 use crate::binding::{Binding, sign_in_origins};
@@ -129,6 +129,40 @@ impl Credentials {
         let (auth, env, binding) = self.opened(org, &stored).map_err(unreadable(&stored.row))?;
         let CredentialRow { id, owner, kind, .. } = stored.row;
         Ok(Some(Found { id, owner, kind, auth, binding, env }))
+    }
+
+    /// Returns the way out to addresses that organisations set.
+    #[must_use]
+    pub fn egress(&self) -> &Egress {
+        &self.setups().egress
+    }
+
+    /// Seals something else of an organisation, for the row `id` at `version` alone. The id's prefix gives its kind.
+    ///
+    /// # Errors
+    /// There is no key to seal with, or the store fails.
+    pub async fn seal_of(
+        &self,
+        org: OrgId,
+        id: &str,
+        version: i64,
+        secret: &[u8],
+    ) -> Result<Sealed, CredentialsError> {
+        Ok(self.vault().data_key(org).await?.seal(&Row { org, id, version }, secret))
+    }
+
+    /// Opens what [`Credentials::seal_of`] sealed for the same row and version.
+    ///
+    /// # Errors
+    /// There is no key to open it with, it belongs to another row, or the store fails.
+    pub async fn open_of(
+        &self,
+        org: OrgId,
+        id: &str,
+        version: i64,
+        sealed: &Sealed,
+    ) -> Result<Vec<u8>, CredentialsError> {
+        self.vault().open(&Row { org, id, version }, sealed).await
     }
 
     /// Opens a credential into a route's credentials, its own address settings, and its binding.

@@ -248,6 +248,8 @@ text_id!(/// A key of a person or a service account. Its secrets are not part of
     KeyId, "key", descending: false);
 text_id!(/// A login of a person in a browser.
     LoginId, "lgn", descending: false);
+text_id!(/// A connection of an organisation to an identity provider.
+    IdpId, "idp", descending: false);
 
 /// An organisation: the tenant that owns every other row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

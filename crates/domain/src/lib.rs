@@ -53,7 +53,7 @@ pub use event::{
 };
 pub use feature::{Feature, FeatureLevel};
 pub use id::{
-    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, KeyId, LocationId, LoginId,
+    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, IdpId, KeyId, LocationId, LoginId,
     MessageId, OrgId, OutId, PartId, PermissionId, ProjectId, QuestionId, RepositoryId, ServiceId,
     SessionId, SignInId, Stamp, TurnId, UploadId, UserId,
 };

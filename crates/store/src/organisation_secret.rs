@@ -153,7 +153,10 @@ impl Store {
                          AND EXISTS (SELECT FROM organisation_secret n WHERE n.org_id = $1 AND n.id > $2)
                          AND NOT EXISTS (SELECT FROM credential c WHERE c.org_id = $1 AND c.secret_id = $2)
                          AND NOT EXISTS (SELECT FROM oauth_attempt o WHERE o.org_id = $1 AND o.secret_id = $2)
-                         AND NOT EXISTS (SELECT FROM provider_setting p WHERE p.org_id = $1 AND p.secret_id = $2)",
+                         AND NOT EXISTS (SELECT FROM provider_setting p WHERE p.org_id = $1 AND p.secret_id = $2)
+                         AND NOT EXISTS (SELECT FROM idp i WHERE i.org_id = $1 AND i.secret_id = $2)
+                         AND NOT EXISTS (SELECT FROM idp_login l WHERE l.org_id = $1 AND l.secret_id = $2)
+                         AND NOT EXISTS (SELECT FROM login_attempt a WHERE a.org_id = $1 AND a.secret_id = $2)",
                     org.0,
                     id,
                 )

@@ -16,6 +16,8 @@ mod fairness;
 mod faults;
 mod files;
 mod generated;
+#[path = "../../third-party/idp.rs"]
+mod idp;
 mod life;
 mod metrics;
 #[path = "../../third-party/npm.rs"]
@@ -29,6 +31,7 @@ mod repositories;
 mod sandbox;
 mod sdk;
 mod shells;
+mod sso;
 mod stock;
 mod streams;
 mod terminal;

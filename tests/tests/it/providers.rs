@@ -24,7 +24,7 @@ fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
 
 #[tokio::test]
 async fn one_call_in_each_protocol_to_a_server_that_nobody_here_wrote() -> Result<()> {
-    let served = npm::serve("aimock", "@copilotkit/aimock").await;
+    let served = npm::serve("aimock", "@copilotkit/aimock", "server.mjs").await;
     let cli = Cli::new("http://127.0.0.1:9", "no service is asked")?;
     for (protocol, model, path) in AT_AIMOCK {
         let url = format!("{}{path}", served.url);

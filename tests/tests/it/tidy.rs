@@ -83,7 +83,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "workspaces",
         ],
     ),
-    ("product", &["auth", "client", "tools", "catalog", "credentials"]),
+    ("product", &["auth", "client", "tools", "catalog", "credentials", "oidc"]),
     ("edge", &["api", "cli", "console", "session"]),
     ("services", &["gateway", "worker", "placement-service"]),
     ("executable", &["opencode-cloud"]),

@@ -1,16 +1,13 @@
 // A person's day in the console. Each line of the output is a step that was seen on the screen; a line of input lets
 // the walk go on after `waits`. A failure ends with what the screen shows.
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
+import { axe, faultsOf } from './accessible.mjs';
 
 const LIMIT = 60_000;
 const { service, key, browser: program } = JSON.parse(process.argv[2]);
 const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const seen = (step) => console.log(step);
-// The page's policy lets no text become a program; the driver may bring one.
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const browser = await chromium.launch({ executablePath: program, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
 /** What must not happen: faults of scripts, breaches of the policy, requests to anybody else. */
@@ -51,20 +48,7 @@ const go = (page, path) =>
   }, path);
 
 /** Fails when a rule of accessibility is broken on a page, in light or dark. */
-async function accessible(page, name) {
-  for (const colorScheme of ['light', 'dark']) {
-    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-    await page.waitForTimeout(250);
-    const found = await page.evaluate(async () => {
-      const { violations } = await window.axe.run(document, { resultTypes: ['violations'] });
-      return violations
-        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-        .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(({ target, any }) => `${target} ${any[0]?.message ?? ''}`).join(' | ')}`);
-    });
-    for (const fault of found) faults.push(`${name}, ${colorScheme}: ${fault}`);
-  }
-  await page.emulateMedia({ colorScheme: null, reducedMotion: null });
-}
+const accessible = async (page, name) => faults.push(...(await faultsOf(page, name)));
 
 const prompt = (page) => page.getByLabel('Prompt', { exact: true });
 const log = (page) => page.getByRole('log');

@@ -22,6 +22,7 @@ use crate::surface::native::login::{LoggedIn, LoggedOut};
 use crate::surface::native::me::MeView;
 use crate::surface::native::people::{Changed, PersonView};
 use crate::surface::native::repository::{BUNDLE, BundleFile, PATCH, PatchFile};
+use crate::surface::native::sso::{Begun, BegunView, ConnectionView, MadeConnection};
 use crate::surface::native::usage::UsageReply;
 use crate::surface::paged::{JsonText, Paged};
 use crate::view::UsageView;
@@ -201,6 +202,19 @@ impl Reply for Revoked {
 impl Reply for Created {
     fn describe(schemas: &mut Schemas) -> Answer {
         Answer { status: StatusCode::CREATED, ..Json::<NewKeyView>::describe(schemas) }
+    }
+}
+
+impl Reply for MadeConnection {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        Answer { status: StatusCode::CREATED, ..Json::<ConnectionView>::describe(schemas) }
+    }
+}
+
+/// The cookie is a header.
+impl Reply for Begun {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        Json::<BegunView>::describe(schemas)
     }
 }
 

@@ -5,19 +5,20 @@
 
 use access::Need::{
     MeManage, MeRead, PeopleManage, PeopleRead, ProviderManage, SessionInspect, SessionPrompt,
-    SessionRead, SettingsManage,
+    SessionRead, SettingsManage, SsoManage,
 };
 use axum::handler::Handler;
 use http::Method;
 
 use super::contract::Typed;
-use super::policy::Policy::{self, Needs, Open};
+use super::policy::Policy::{self, Needs, Open, Visited};
 use super::route::Route;
 use crate::ApiState;
 use crate::surface::native::{
     agents, asks, credentials, diff, entries, explain, export, fork, health, import, inbox,
     instructions, keys, log, login, me, messages, models, moves, oauth, people, platform, projects,
-    providers, repository, reverts, sent, sessions, settings, spending, tree, usage, wait,
+    providers, repository, reverts, sent, sessions, settings, spending, sso, sso_visit, tree,
+    usage, wait,
 };
 
 /// Why probes prove nothing.
@@ -96,6 +97,68 @@ pub(super) fn routes() -> Vec<Route> {
             "key.revoke",
             "Revoke a key",
             keys::revoke,
+        ),
+        Route::get(
+            "/auth/start/{idp}",
+            Visited("a sign-in begins here; it gives nothing but a way to the provider"),
+            sso_visit::start,
+        ),
+        Route::get(
+            "/auth/callback/{idp}",
+            Visited(
+                "a browser comes back here with a state and a code, which work once and for it",
+            ),
+            sso_visit::back,
+        ),
+        get(
+            "/platform/sso",
+            Needs(SsoManage),
+            "sso.list",
+            "List the connections to identity providers",
+            sso::list,
+        ),
+        post(
+            "/platform/sso",
+            Needs(SsoManage),
+            "sso.create",
+            "Make a connection to an identity provider",
+            sso::create,
+        ),
+        get("/platform/sso/{idp}", Needs(SsoManage), "sso.get", "Show a connection", sso::show),
+        patch(
+            "/platform/sso/{idp}",
+            Needs(SsoManage),
+            "sso.change",
+            "Change a connection; its issuer never changes",
+            sso::change,
+        ),
+        delete(
+            "/platform/sso/{idp}",
+            Needs(SsoManage),
+            "sso.delete",
+            "Delete a connection; logins that began there end",
+            sso::remove,
+        ),
+        post(
+            "/platform/sso/{idp}/test",
+            Needs(SsoManage),
+            "sso.test",
+            "Make the address of a test, which logs nobody in",
+            sso::test,
+        ),
+        post(
+            "/platform/sso/{idp}/activate",
+            Needs(SsoManage),
+            "sso.activate",
+            "Let people sign in by a connection that was tested",
+            sso::activate,
+        ),
+        post(
+            "/platform/sso/{idp}/link",
+            Needs(MeManage),
+            "sso.link",
+            "Make the provider's account one of whoever is logged in",
+            sso::link,
         ),
         get("/project", Needs(SessionRead), "project.list", "List the projects", projects::list),
         post(

@@ -8,6 +8,8 @@ pub(crate) enum Policy {
     Needs(Need),
     /// Everybody, and why.
     Open(&'static str),
+    /// Everybody, and why; and other sites may send a browser here.
+    Visited(&'static str),
 }
 
 impl Policy {
@@ -15,7 +17,7 @@ impl Policy {
     pub(crate) fn need(self) -> Option<Need> {
         match self {
             Self::Needs(need) => Some(need),
-            Self::Open(_) => None,
+            Self::Open(_) | Self::Visited(_) => None,
         }
     }
 }

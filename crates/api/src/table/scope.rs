@@ -164,10 +164,17 @@ pub(crate) async fn authenticate(
 ) -> Response {
     let site = &state.settings().site;
     let origins = &state.settings().origins;
+    let matched = request.extensions().get::<MatchedPath>();
+    if matched.is_some_and(|path| super::VISITED.contains(path.as_str())) {
+        // Cookies of ours count there as far as they are of this sign-in, and only under our own names.
+        if wall::is_foreign_name(request.headers(), site) {
+            return wall::misdirected().into_response();
+        }
+        return next.run(request).await;
+    }
     if let Err(barred) = wall::check(request.method(), request.headers(), origins) {
         return barred.into_response();
     }
-    let matched = request.extensions().get::<MatchedPath>();
     if matched.is_some_and(|path| super::OPEN.contains(path.as_str())) {
         return next.run(request).await;
     }

@@ -19,6 +19,7 @@ fn filled(path: &str) -> String {
         "{message}" => "msg_none".to_owned(),
         "{api_key}" => "key_none".to_owned(),
         "{user}" => "usr_none".to_owned(),
+        "{idp}" => "idp_none".to_owned(),
         step => step.trim_matches(['{', '}', '*']).to_owned(),
     };
     path.split('/').map(one).collect::<Vec<_>>().join("/")

@@ -10,7 +10,7 @@ use api::{ApiParts, ApiState, router};
 use auth::{MadeKey, Token};
 use axum::Router;
 use axum::body::Body;
-use domain::{Clock, SystemClock, TimestampMs, UserId};
+use domain::{Clock, OrgId, SystemClock, TimestampMs, UserId};
 use http::{HeaderValue, Request, StatusCode};
 use serde_json::{Value, json};
 
@@ -25,13 +25,23 @@ pub(crate) struct Person {
 
 /// Makes a person.
 pub(crate) async fn person(world: &World, name: &str, role: OrgRole) -> Result<Person> {
+    person_of(world, world.org, name, role).await
+}
+
+/// Makes a person of an organisation.
+pub(crate) async fn person_of(
+    world: &World,
+    org: OrgId,
+    name: &str,
+    role: OrgRole,
+) -> Result<Person> {
     let id: UserId = format!("usr_{name}").parse()?;
     let (actor, now) = (Actor::User(id.clone()), SystemClock::new().now_ms());
-    world.store.create_principal(world.org, actor.clone(), role, None, now).await?;
+    world.store.create_principal(org, actor.clone(), role, None, now).await?;
     let made = MadeKey::of(&actor);
     let scopes = vec![Scopes::EVERYTHING.to_owned()];
     let row = made.row(actor, "all".into(), scopes, Some(now + 86_400_000));
-    world.store.create_owned_key(world.org, row, now).await?;
+    world.store.create_owned_key(org, row, now).await?;
     Ok(Person { id, key: made.text, key_id: made.id.to_string() })
 }
 
@@ -99,7 +109,7 @@ impl Clock for Ahead {
 }
 
 /// Returns a gateway whose clock goes ahead by so many milliseconds.
-fn gateway_ahead(world: &World) -> (Router, Arc<AtomicI64>) {
+pub(crate) fn gateway_ahead(world: &World) -> (Router, Arc<AtomicI64>) {
     let ahead = Arc::new(AtomicI64::new(0));
     let clock = Arc::new(Ahead(SystemClock::new(), ahead.clone()));
     let state = ApiState::start(ApiParts { clock, ..world.parts() });

@@ -15,6 +15,8 @@ mod drain;
 mod files;
 mod follow;
 mod forks;
+#[path = "../../../../tests/third-party/idp.rs"]
+mod idp;
 mod ignored;
 mod import;
 mod inbox;
@@ -25,6 +27,8 @@ mod logins;
 mod models;
 mod moves;
 mod native;
+#[path = "../../../../tests/third-party/npm.rs"]
+mod npm;
 mod openapi;
 mod people;
 mod permission;
@@ -34,7 +38,10 @@ mod reverts;
 mod routes;
 mod sent;
 mod settings;
+mod sso;
 mod stock;
 mod tree;
 mod usage;
+#[path = "../../../../tests/third-party/visit.rs"]
+mod visit;
 mod world;

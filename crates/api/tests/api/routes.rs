@@ -1,5 +1,6 @@
 //! Tables over all routes: who may use them, and what another organisation sees.
 
+use access::OrgRole;
 use anyhow::Result;
 use api::{policies, route_table};
 use http::StatusCode;
@@ -29,6 +30,7 @@ async fn every_route_wants_a_key_but_those_that_are_open() -> Result<()> {
         ("request", "per_a"),
         ("saved", "svp_a"),
         ("user", "usr_a"),
+        ("idp", "idp_a"),
         ("api_key", "key_a"),
     ];
     for (method, path, policy) in policies() {
@@ -62,6 +64,12 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
     let post = format!("/platform/session/{session}/message");
     ok(&gateway, "POST", &post, &world.key, prompt).await;
     let (credential, attempt) = crate::providers::every_kind(&gateway, &world.key).await;
+    let idp = json!({ "name": "Example", "issuer": "https://id.example.com", "client_id": "us" });
+    let owner = crate::logins::person(&world, "boss", OrgRole::Owner).await?;
+    let their_owner =
+        crate::logins::person_of(&world, world.theirs, "them", OrgRole::Owner).await?;
+    let (_, idp) = call(&gateway, "POST", "/platform/sso", &owner.key, Some(idp)).await;
+    let idp = idp["id"].as_str().expect("an id").to_owned();
     let turn = crate::drain::begin(&world, &crate::drain::at(&world, &session).await?).await?;
     let id = turn.turn.to_string();
     let ask = turn.ask(&world, "git push").await?;
@@ -86,6 +94,7 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         ("request", ask),
         ("saved", saved.as_str()),
         ("user", "svc_first"),
+        ("idp", idp.as_str()),
         ("api_key", key.as_str()),
     ];
     let mut tried = 0;
@@ -99,6 +108,8 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         // Ids of providers are the same for everybody, so a stranger changes only their own settings.
         let target = filled(path, &ids);
         let same = crate::contract::is_the_same_for_all(method.as_str(), path);
+        // What a sign-in answers is the same for everybody.
+        let same = same || path.starts_with("/auth/start/") || path.starts_with("/auth/callback/");
         if target == path || same || own.contains(&(method.as_str(), path)) {
             continue;
         }
@@ -125,8 +136,10 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
             path if path.ends_with("/move") => json!({ "directory": "/workspace" }),
             _ => json!({}),
         });
-        let (status, answer) =
-            call(&gateway, method.as_str(), &target, &world.stranger, body).await;
+        // Only an owner comes as far as a look.
+        let key =
+            if path.starts_with("/platform/sso") { &their_owner.key } else { &world.stranger };
+        let (status, answer) = call(&gateway, method.as_str(), &target, key, body).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{method} {path}: {answer}");
         tried += 1;
     }

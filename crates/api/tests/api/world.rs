@@ -56,6 +56,8 @@ pub(crate) struct World {
     pub(crate) placement: Arc<OneWorker>,
     pub(crate) tasks: TaskGroup,
     pub(crate) org: OrgId,
+    /// A stranger's organisation.
+    pub(crate) theirs: OrgId,
     /// The organisation's key, and a stranger's.
     pub(crate) key: String,
     pub(crate) stranger: String,
@@ -74,8 +76,9 @@ impl World {
         let database = testkit::database().await?;
         let store = Store::connect(&StoreOptions::new(database.store_url()))?;
         let now = SystemClock::new().now_ms();
+        let theirs = OrgId::random();
         let mut keys = Vec::new();
-        for (org, name) in [(OrgId::FIRST, "ours"), (OrgId::random(), "theirs")] {
+        for (org, name) in [(OrgId::FIRST, "ours"), (theirs, "theirs")] {
             store.ensure_organisation(org, name.into(), now).await?;
             let (key, row) = auth::generate_key(name);
             store.create_key(org, row, now).await?;
@@ -91,6 +94,7 @@ impl World {
             placement: Arc::new(OneWorker { incarnation, asked: Mutex::default() }),
             tasks: TaskGroup::root("test"),
             org: OrgId::FIRST,
+            theirs,
             key,
             stranger,
             directory: tempfile::tempdir()?,

@@ -15,7 +15,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        let served = serve("oidc-provider", "oidc-provider").await;
+        let served = serve("oidc-provider", "oidc-provider", "server.mjs").await;
         Self { url: served.url.clone(), http: reqwest::Client::new(), _served: served }
     }
 

@@ -14,7 +14,7 @@ const KEY: &str = "key-of-tests";
 pub(crate) async fn server() -> Served {
     // Another test of the process may have installed it already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    serve("aimock", "@copilotkit/aimock").await
+    serve("aimock", "@copilotkit/aimock", "server.mjs").await
 }
 
 /// One way to call the server: a provider's route, with its own paths at the server's address.

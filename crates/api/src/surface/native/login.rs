@@ -5,18 +5,19 @@ use auth::Token;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use domain::OrgId;
 use http::StatusCode;
 use http::header::SET_COOKIE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::Via;
+use store::{IdpOffer, Via};
 
 use super::me::{LoginView, MeView, me_of};
 use crate::ApiState;
-use crate::act::{Begun, begin_by_key, begin_by_link};
+use crate::act::{Begun, begin_by_key, begin_by_link, sso};
 use crate::error::ApiError;
 use crate::surface::Parting;
-use crate::surface::extract::{Body, Caller, OwnPage};
+use crate::surface::extract::{Body, Caller, OwnPage, Params};
 use crate::text::secret;
 
 /// The ways to sign in.
@@ -43,9 +44,31 @@ pub(crate) struct SsoWayView {
     start: String,
 }
 
-pub(crate) async fn ways(State(state): State<ApiState>) -> Json<WaysView> {
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(crate) struct WaysQuery {
+    /// Whose ways. Absent: those of the only organisation that the service has.
+    organization: Option<String>,
+}
+
+pub(crate) async fn ways(
+    State(state): State<ApiState>,
+    Params(query): Params<WaysQuery>,
+) -> Result<Json<WaysView>, ApiError> {
     let version = state.settings().version.clone();
-    Json(WaysView { key: true, link: true, sso: Vec::new(), version })
+    // An organisation that nobody knows has no ways either: a stranger learns nothing of which there are.
+    // `org_…` is how people and pages see it; a bare number is how operators do.
+    let named = query.organization.as_deref().map(|id| id.strip_prefix("org_").unwrap_or(id));
+    let offered = match named.map(str::parse::<OrgId>) {
+        None => state.store().offered_idps(None).await?,
+        Some(Ok(org)) => state.store().offered_idps(Some(org)).await?,
+        Some(Err(_)) => Vec::new(),
+    };
+    let sso = offered.into_iter().map(|IdpOffer { id, name }| SsoWayView {
+        start: format!("/auth/start/{id}"),
+        id: id.to_string(),
+        name,
+    });
+    Ok(Json(WaysView { key: true, link: true, sso: sso.collect(), version }))
 }
 
 /// The answer to a request that has begun a login: who one is, and the cookie.
@@ -103,12 +126,19 @@ async fn logged_in(state: &ApiState, begun: Begun) -> Result<LoggedIn, ApiError>
 }
 
 /// An answer that takes the cookie away.
-pub(crate) struct LoggedOut(Option<http::HeaderValue>);
+pub(crate) struct LoggedOut {
+    cookie: Option<http::HeaderValue>,
+    /// Where the browser ends its session at the identity provider too.
+    next: Option<String>,
+}
 
 impl IntoResponse for LoggedOut {
     fn into_response(self) -> Response {
-        let mut response = StatusCode::NO_CONTENT.into_response();
-        response.headers_mut().extend(self.0.map(|cookie| (SET_COOKIE, cookie)));
+        let mut response = match self.next {
+            None => StatusCode::NO_CONTENT.into_response(),
+            Some(next) => Json(serde_json::json!({ "next": next })).into_response(),
+        };
+        response.headers_mut().extend(self.cookie.map(|cookie| (SET_COOKIE, cookie)));
         response.extensions_mut().insert(Parting);
         response
     }
@@ -119,10 +149,16 @@ pub(crate) async fn logout(
     caller: Caller,
     State(state): State<ApiState>,
 ) -> Result<LoggedOut, ApiError> {
+    let mut next = None;
     if let Via::Login(login) = caller.via() {
         state.authenticator().end_login(caller.org(), login.clone()).await?;
+        // The login is over, whatever becomes of the provider's.
+        next = sso::logout_url(&state, caller.org(), login.clone()).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the logout at an identity provider cannot be offered");
+            None
+        });
     }
-    Ok(LoggedOut(state.settings().site.no_cookie()))
+    Ok(LoggedOut { cookie: state.settings().site.no_cookie(), next: next.map(String::from) })
 }
 
 /// A link that logs its maker in, once.

@@ -21,8 +21,9 @@ export const auth = {
   },
 };
 
-/** Returns the ways to sign in. */
-export const ways = () => steadily<AuthView>('GET', '/platform/auth', { open: true });
+/** Returns the ways to sign in: those of an organisation, or of the only one that the service has. */
+export const ways = (org?: string) =>
+  steadily<AuthView>('GET', `/platform/auth${org ? `?organization=${encodeURIComponent(org)}` : ''}`, { open: true });
 
 /** Finds out who we are. */
 export async function recognise() {
@@ -86,11 +87,14 @@ export async function rename(name: string) {
 }
 
 export async function signOut() {
+  let next: string | undefined;
   try {
-    await request('POST', '/platform/logout', { open: true });
+    // A login that began at an identity provider ends there too.
+    next = (await request<{ next?: string } | undefined>('POST', '/platform/logout', { open: true }))?.next;
   } finally {
     useKey(undefined);
     me = undefined;
-    go('/login', { replace: true });
+    if (next) location.assign(next);
+    else go('/login', { replace: true });
   }
 }

@@ -206,3 +206,35 @@ export interface KeyView {
   last_used_at: number | null;
   revoked_at: number | null;
 }
+
+export type MappedRole = 'viewer' | 'member' | 'admin';
+
+export interface SsoReport {
+  at: number;
+  is_good: boolean;
+  message: string;
+  subject: string | null;
+  name: string | null;
+  email: string | null;
+  algorithm: string | null;
+  clock_ms: number | null;
+  claims: Record<string, unknown>;
+}
+
+export interface SsoConnection {
+  id: string;
+  name: string;
+  state: 'draft' | 'tested' | 'active';
+  issuer: string;
+  client_id: string;
+  has_client_secret: boolean;
+  redirect_url: string;
+  logout_url: string;
+  scopes: string[];
+  groups_claim: string;
+  groups: Record<string, MappedRole>;
+  default_role: MappedRole;
+  domains: string[];
+  algorithm: string | null;
+  report: SsoReport | null;
+}

@@ -1,0 +1,189 @@
+//! The facts of a verified token.
+
+use serde_json::{Map, Value};
+
+use crate::Issuer;
+
+const MAX_SUBJECT_BYTES: usize = 255;
+const MAX_SHOWN_CHARS: usize = 200;
+const MAX_GROUPS: usize = 1_000;
+/// Claims that say nothing of a person, or that nobody needs to see.
+const OF_THE_TOKEN: [&str; 9] =
+    ["at_hash", "c_hash", "nonce", "sid", "s_hash", "jti", "uti", "rh", "aio"];
+
+/// The claims of a token whose signature, issuer, audience, time and nonce were proved.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Claims(Map<String, Value>);
+
+/// A person as a provider describes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    /// The provider's name for the person, which with the connection identifies them.
+    pub subject: String,
+    /// The name, for display.
+    pub name: Option<String>,
+    /// The e-mail address, for display. It identifies nobody.
+    pub email: Option<String>,
+}
+
+/// The groups of a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Groups {
+    /// All groups. Empty: the claim is there and names none.
+    Known(Vec<String>),
+    /// The provider left groups out, for this reason.
+    Unknown(String),
+    /// The claim is not there.
+    Absent,
+}
+
+impl Claims {
+    pub(crate) fn new(claims: Map<String, Value>) -> Self {
+        Self(claims)
+    }
+
+    /// Returns a claim that is text.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+    }
+
+    /// Returns whether a claim is there.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Adds claims that the provider's user information has and the token has not.
+    pub(crate) fn add(&mut self, more: Map<String, Value>) {
+        for (name, value) in more {
+            self.0.entry(name).or_insert(value);
+        }
+    }
+
+    /// Returns the claims for a person to read, without those that only protect the token.
+    #[must_use]
+    pub fn shown(&self) -> Map<String, Value> {
+        let shown = self.0.iter().filter(|(name, _)| !OF_THE_TOKEN.contains(&name.as_str()));
+        shown.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Returns the person. `None`: the token names no subject.
+    #[must_use]
+    pub fn person(&self, issuer: &Issuer) -> Option<Person> {
+        let claim = if issuer.is_entra() { "oid" } else { "sub" };
+        let subject = self.text(claim).filter(|subject| subject.len() <= MAX_SUBJECT_BYTES)?;
+        let shown = |text: &str| -> String {
+            text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect()
+        };
+        let whole = || {
+            let parts = [self.text("given_name")?, self.text("family_name")?];
+            Some(parts.join(" "))
+        };
+        let name = self.text("name").map(str::to_owned).or_else(whole);
+        let name = name.or_else(|| self.text("preferred_username").map(str::to_owned));
+        Some(Person {
+            subject: subject.to_owned(),
+            name: name.as_deref().map(shown),
+            email: self.text("email").filter(|email| email.contains('@')).map(shown),
+        })
+    }
+
+    /// Returns the groups by the claim that has them.
+    ///
+    /// A provider that has too many groups for a token leaves the claim out and says so: Microsoft Entra in
+    /// `_claim_names` (or `hasgroups` with tokens in addresses).
+    #[must_use]
+    pub fn groups(&self, claim: &str) -> Groups {
+        let elsewhere = self.0.get("_claim_names").and_then(|names| names.get(claim)).is_some();
+        if elsewhere || self.0.get("hasgroups").is_some_and(|has| has != &Value::Bool(false)) {
+            let why = "the person has more groups than the provider puts into a token";
+            return Groups::Unknown(why.to_owned());
+        }
+        let Some(value) = self.0.get(claim) else { return Groups::Absent };
+        let groups: Option<Vec<String>> = match value {
+            Value::String(one) => Some(vec![one.clone()]),
+            Value::Array(many) => many.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+        };
+        match groups {
+            Some(groups) if groups.len() <= MAX_GROUPS => Groups::Known(groups),
+            Some(_) => Groups::Unknown(format!("the token has more than {MAX_GROUPS} groups")),
+            None => Groups::Unknown(format!("the claim `{claim}` is no list of texts")),
+        }
+    }
+
+    /// Returns the domain of the e-mail address, if the provider says that the address is the person's.
+    #[must_use]
+    pub fn verified_domain(&self) -> Option<String> {
+        let is_verified = match self.0.get("email_verified")? {
+            Value::Bool(verified) => *verified,
+            Value::String(text) => text == "true",
+            Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => false,
+        };
+        let domain = self.text("email")?.rsplit_once('@')?.1.to_ascii_lowercase();
+        is_verified.then_some(domain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(crate) fn claims(value: Value) -> Claims {
+        let Value::Object(claims) = value else { panic!("an object") };
+        Claims::new(claims)
+    }
+
+    // Attack 5.
+    #[test]
+    fn groups_that_a_provider_left_out_are_unknown() {
+        let overage = claims(json!({ "_claim_names": { "groups": "src1" }, "groups": ["admins"] }));
+        assert!(matches!(overage.groups("groups"), Groups::Unknown(_)));
+        assert!(matches!(
+            claims(json!({ "hasgroups": true })).groups("groups"),
+            Groups::Unknown(_)
+        ));
+        assert!(matches!(
+            claims(json!({ "hasgroups": "true" })).groups("groups"),
+            Groups::Unknown(_)
+        ));
+        assert!(matches!(claims(json!({ "groups": [1, 2] })).groups("groups"), Groups::Unknown(_)));
+        let many: Vec<String> = (0..=MAX_GROUPS).map(|n| n.to_string()).collect();
+        assert!(matches!(claims(json!({ "groups": many })).groups("groups"), Groups::Unknown(_)));
+        assert_eq!(claims(json!({})).groups("groups"), Groups::Absent);
+        let none = claims(json!({ "groups": [], "hasgroups": false }));
+        assert_eq!(none.groups("groups"), Groups::Known(Vec::new()));
+        assert_eq!(
+            claims(json!({ "roles": "a" })).groups("roles"),
+            Groups::Known(vec!["a".into()])
+        );
+    }
+
+    #[test]
+    fn a_person_is_known_by_the_subject_alone() {
+        let issuer = Issuer::parse("https://id.example.com").expect("an issuer");
+        let entra = Issuer::parse("https://login.microsoftonline.com/t-1/v2.0").expect("a tenant");
+        let whole = claims(
+            json!({ "sub": "s", "oid": "o", "given_name": "Ada", "family_name": "L\u{7}", "email": "a@x" }),
+        );
+        let person = whole.person(&issuer).expect("a person");
+        assert_eq!((person.subject.as_str(), person.name.as_deref()), ("s", Some("Ada L")));
+        assert_eq!(whole.person(&entra).expect("a person").subject, "o");
+        assert_eq!(claims(json!({ "email": "a@x" })).person(&issuer), None);
+        assert_eq!(claims(json!({ "sub": "s" })).person(&entra), None, "no `oid`");
+        assert_eq!(claims(json!({ "sub": "x".repeat(256) })).person(&issuer), None);
+    }
+
+    #[test]
+    fn a_domain_counts_only_if_it_was_verified() {
+        let of =
+            |verified: Value| claims(json!({ "email": "a@X.example", "email_verified": verified }));
+        assert_eq!(of(json!(true)).verified_domain().as_deref(), Some("x.example"));
+        assert_eq!(of(json!("true")).verified_domain().as_deref(), Some("x.example"));
+        assert_eq!(of(json!(false)).verified_domain(), None);
+        assert_eq!(claims(json!({ "email": "a@x.example" })).verified_domain(), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! Proves a token: signature, issuer, audience, time, nonce. Does no I/O and reads no clock.
+
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
+use domain::TimestampMs;
+use openidconnect::core::{CoreIdToken, CoreIdTokenVerifier};
+use openidconnect::{
+    ClaimsVerificationError as Refusal, ClientId, IssuerUrl, Nonce,
+    SignatureVerificationError as BadSignature,
+};
+use serde_json::{Map, Value};
+
+use crate::{Algorithm, Claims, Issuer, Keys};
+
+/// The difference between a provider's clock and ours that does no harm, in milliseconds.
+pub const SKEW_MS: TimestampMs = 60_000;
+
+/// The facts that a token must agree with.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected<'a> {
+    /// The connection's issuer.
+    pub issuer: &'a Issuer,
+    /// Our client at the provider.
+    pub client_id: &'a str,
+    /// The nonce of this attempt.
+    pub nonce: &'a str,
+    /// The only algorithm, or any of [`Algorithm::ALL`].
+    pub algorithm: Option<Algorithm>,
+}
+
+/// A proved token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verified {
+    /// Its claims.
+    pub claims: Claims,
+    /// The algorithm that signed it.
+    pub algorithm: Algorithm,
+    /// The provider's clock minus ours when it was issued, in milliseconds. Negative by the time it travelled.
+    pub clock_ms: TimestampMs,
+}
+
+/// The reason why a token is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenRefused {
+    /// It cannot be read.
+    #[error("the provider's token cannot be read: {0}")]
+    Unreadable(String),
+    /// Another algorithm signed it, or none.
+    #[error("the token is signed by an algorithm that this connection does not accept: {0}")]
+    Algorithm(String),
+    /// No key of the provider has its key id.
+    #[error("the token is signed by a key that the provider does not publish")]
+    UnknownKey,
+    /// The signature is not the key's.
+    #[error("the token's signature is not the provider's: {0}")]
+    Signature(String),
+    /// Another issuer made it.
+    #[error("the token is of another issuer: {0}")]
+    Issuer(String),
+    /// It is for another client.
+    #[error("the token is for another client: {0}")]
+    Audience(String),
+    /// It belongs to another attempt.
+    #[error("the token belongs to another sign-in: its nonce is not the one that was sent")]
+    Nonce,
+    /// Its time is over, or has not begun.
+    #[error("{0}; check the clocks of the provider and of this service")]
+    Time(String),
+    /// It names no person.
+    #[error("the token names no person: the claim `{0}` is missing")]
+    NoSubject(&'static str),
+}
+
+/// Proves a token and returns its claims.
+///
+/// # Errors
+/// It is not believed. [`TokenRefused::UnknownKey`] may be cured by newer keys.
+pub fn verify(
+    token: &str,
+    keys: &Keys,
+    expected: &Expected<'_>,
+    now_ms: TimestampMs,
+) -> Result<Verified, TokenRefused> {
+    let unreadable = |why: &str| TokenRefused::Unreadable(why.to_owned());
+    let parsed = CoreIdToken::from_str(token).map_err(|_| unreadable("it is no signed token"))?;
+    let issuer = IssuerUrl::new(expected.issuer.as_str().to_owned());
+    let issuer = issuer.map_err(|_| unreadable("the issuer is no address"))?;
+    let client_id = ClientId::new(expected.client_id.to_owned());
+    let at = |ms: TimestampMs| -> DateTime<Utc> {
+        DateTime::from_timestamp_millis(ms).unwrap_or(DateTime::<Utc>::MAX_UTC)
+    };
+    let algorithms = match expected.algorithm {
+        Some(pinned) => vec![pinned],
+        None => Algorithm::ALL.to_vec(),
+    };
+    // A verifier for a public client: the client's secret is never a key, so no HMAC can pass.
+    let verifier = CoreIdTokenVerifier::new_public_client(client_id, issuer, keys.core().clone())
+        .set_allowed_algs(algorithms.iter().map(|algorithm| algorithm.core()))
+        .set_other_audience_verifier_fn(|_| false)
+        .set_time_fn(move || at(now_ms - SKEW_MS))
+        .set_issue_time_verifier_fn(move |issued| {
+            let ahead = issued.timestamp_millis() - now_ms;
+            if ahead <= SKEW_MS {
+                Ok(())
+            } else {
+                Err(format!("it was issued {} s in the future", ahead / 1_000))
+            }
+        });
+    let nonce = Nonce::new(expected.nonce.to_owned());
+    let proved = parsed.claims(&verifier, &nonce).map_err(|error| refused(error, now_ms))?;
+    let clock_ms = proved.issue_time().timestamp_millis() - now_ms;
+    let claims = payload(token).ok_or_else(|| unreadable("its claims are no JSON object"))?;
+    let not_before = claims.get("nbf").and_then(Value::as_i64).unwrap_or(i64::MIN / 2_000);
+    if not_before.saturating_mul(1_000) > now_ms + SKEW_MS {
+        return Err(TokenRefused::Time("the token is not valid yet".to_owned()));
+    }
+    if claims.get("azp").is_some_and(|party| party.as_str() != Some(expected.client_id)) {
+        return Err(TokenRefused::Audience("its authorised party (`azp`) is another".to_owned()));
+    }
+    let signed_by = parsed.signing_alg().map_err(|error| signature(&error))?;
+    let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.core() == *signed_by);
+    let algorithm = algorithm.ok_or_else(|| TokenRefused::Algorithm(String::new()))?;
+    Ok(Verified { claims: Claims::new(claims), algorithm, clock_ms })
+}
+
+/// Returns the claims of a token as they are. Only for one that was proved.
+fn payload(token: &str) -> Option<Map<String, Value>> {
+    let bytes = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn refused(error: Refusal, now_ms: TimestampMs) -> TokenRefused {
+    match error {
+        Refusal::Expired(why) => {
+            let now = DateTime::<Utc>::from_timestamp_millis(now_ms).unwrap_or_default();
+            TokenRefused::Time(format!("the token's time does not fit: {why}; it is {now}"))
+        }
+        Refusal::InvalidAudience(why) => TokenRefused::Audience(why),
+        Refusal::InvalidIssuer(why) => TokenRefused::Issuer(why),
+        Refusal::InvalidNonce(_) => TokenRefused::Nonce,
+        Refusal::InvalidSubject(_) => TokenRefused::NoSubject("sub"),
+        Refusal::SignatureVerification(error) => signature(&error),
+        other @ (Refusal::InvalidAuthContext(_)
+        | Refusal::InvalidAuthTime(_)
+        | Refusal::Other(_)
+        | Refusal::Unsupported(_)
+        | _) => TokenRefused::Unreadable(other.to_string()),
+    }
+}
+
+fn signature(error: &BadSignature) -> TokenRefused {
+    match error {
+        BadSignature::NoMatchingKey => TokenRefused::UnknownKey,
+        BadSignature::DisallowedAlg(why) | BadSignature::UnsupportedAlg(why) => {
+            TokenRefused::Algorithm(why.clone())
+        }
+        BadSignature::NoSignature => TokenRefused::Algorithm("it has no signature".to_owned()),
+        other @ (BadSignature::AmbiguousKeyId(_)
+        | BadSignature::CryptoError(_)
+        | BadSignature::InvalidKey(_)
+        | BadSignature::Other(_)
+        | _) => TokenRefused::Signature(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[path = "verify_tests.rs"]
+mod tests;

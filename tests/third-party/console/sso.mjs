@@ -1,0 +1,69 @@
+// Sign-in at an identity provider, in a browser without a window: a test of the command line, the owner's page with a
+// test of its own, a person's login, and its end at both places. Each line of the output is what was seen.
+import { chromium } from 'playwright-core';
+import { axe, faultsOf } from './accessible.mjs';
+
+const { service, ticket, key, browser: program } = JSON.parse(process.argv[2]);
+const seen = (what) => console.log(JSON.stringify(what));
+const faults = [];
+
+const browser = await chromium.launch({ executablePath: program, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+
+async function tab() {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  page.on('pageerror', (error) => faults.push(`script: ${String(error).slice(0, 400)}`));
+  await page.addInitScript(axe);
+  return page;
+}
+const button = (page, name) => page.getByRole('button', { name, exact: true });
+const check = async (page, name) => faults.push(...(await faultsOf(page, name)));
+
+try {
+  const page = await tab();
+  const cookies = async () =>
+    (await page.context().cookies(service)).map(({ name, httpOnly, sameSite }) => ({ name, httpOnly, sameSite }));
+  await page.goto(ticket);
+  seen({ tested: await page.locator('body').innerText(), cookies: await cookies() });
+  await check(page, 'test');
+
+  const owner = await tab();
+  await owner.goto(`${service}/login`);
+  await owner.getByLabel('Key', { exact: true }).fill(key);
+  await button(owner, 'Sign in').click();
+  await owner.waitForURL((url) => !url.pathname.startsWith('/login'));
+  await owner.goto(`${service}/o/-/people`);
+  await owner.getByRole('link', { name: 'Single sign-on' }).click();
+  await button(owner, 'Let people in').click();
+  await owner.getByText('Active', { exact: true }).waitFor();
+  await button(owner, 'Test').click();
+  await owner.getByText('The test succeeded').waitFor();
+  await check(owner, 'single sign-on');
+  await button(owner, 'Add a provider').click();
+  await check(owner, 'a provider');
+  await owner.keyboard.press('Escape');
+  seen({ report: await owner.getByRole('region', { name: 'Example' }).innerText(), at: owner.url() });
+
+  await page.goto(`${service}/login`);
+  await button(page, 'Continue with Example').waitFor();
+  await check(page, 'login');
+  await button(page, 'Continue with Example').click();
+  await page.waitForURL(/\/sessions$/);
+  const me = await page.evaluate(async () => {
+    const answer = await fetch('/platform/me');
+    return { status: answer.status, body: await answer.json() };
+  });
+  seen({ me, cookies: await cookies() });
+
+  await page.goto(`${service}/o/-/me`);
+  await button(page, 'Link Example').waitFor();
+  await button(page, 'Sign out').click();
+  // The provider asks before it ends its own session.
+  await page.locator('button[name=logout]').click();
+  await page.waitForURL(`${service}/login*`);
+  const after = await page.evaluate(async () => (await fetch('/platform/me')).status);
+  seen({ after, at: page.url(), faults });
+} finally {
+  await browser.close();
+}
