@@ -68,7 +68,8 @@ pub struct Components {
 }
 
 const AGENT: &str = "agent";
-const TOOLS: &str = "tools";
+/// The name of the component with the offered tools, a list of definitions as JSON.
+pub const TOOLS: &str = "tools";
 const TOOL_CHOICE: &str = "tool-choice";
 const GENERATION: &str = "generation";
 const OPTIONS: &str = "options";

@@ -22,7 +22,7 @@ mod transcript;
 mod view;
 mod weight;
 
-pub use components::{Components, ModelEntry, hash_hex};
+pub use components::{Components, ModelEntry, TOOLS, hash_hex};
 pub use files::Unsaved;
 pub use fold::{EpochState, History, Mark, PendingControl, PendingInput};
 pub use open_turn::{AskState, CallState, OpenTurn, Standing};

@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::{
-    Answer, Ask, AskId, AttemptId, AttemptOutcome, CallId, Finish, MessageId, PartId, Pricing,
-    ReplyPart, SessionEvent, Stored, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled,
-    ToolState, TurnId, TurnUsage,
+    Answer, Ask, AskId, AttemptId, AttemptOutcome, CallId, ComponentList, Finish, MessageId,
+    PartId, Pricing, ReplyPart, SessionEvent, Stored, ToolClass, ToolIntent, ToolOutcomeKind,
+    ToolSettled, ToolState, TurnId, TurnUsage,
 };
 use llm_protocol::{Message, Part, RawJson, TextPart, ToolCall, ToolContent, ToolResult};
 use serde::Deserialize;
@@ -33,6 +33,8 @@ pub struct OpenTurn {
     pub attempts: i32,
     /// The prices of the last wire request.
     pub pricing: Option<Arc<Pricing>>,
+    /// The components of the last wire request.
+    pub components: Option<ComponentList>,
     /// The reply, once it is committed.
     pub reply: Option<Vec<ReplyPart>>,
     /// The finish reason of the reply.
@@ -135,6 +137,7 @@ impl OpenTurn {
             attempt: None,
             attempts: 0,
             pricing: None,
+            components: None,
             reply: None,
             finish: None,
             checkpoints: Vec::new(),
@@ -151,6 +154,7 @@ impl OpenTurn {
                 self.attempt = Some(started.attempt.clone());
                 self.attempts = started.ordinal;
                 self.pricing = started.pricing.clone().map(Arc::new);
+                self.components = Some(started.components.clone());
             }
             SessionEvent::AttemptEnded(ended) => {
                 self.attempt = None;

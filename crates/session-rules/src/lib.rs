@@ -85,4 +85,4 @@ pub use settle::settled_as;
 pub use site::Site;
 pub use spending::SpendingStop;
 pub use title::Titled;
-pub use tools::{ReadNeeds, ToolFacts};
+pub use tools::{ChangedTools, ReadNeeds, ToolFacts};

@@ -455,6 +455,7 @@ mod tests {
         assert!(runs(&[rule("question", "a", DENY)], "question", serde_json::json!({})));
     }
 
+    // Attack 16 of asks: of two needs one is answered. A call has one ask, so there is no half of an answer.
     #[test]
     fn a_call_is_asked_about_once() {
         let rules = [rule("edit", "*", ASK), rule("bash", "*", ASK)];

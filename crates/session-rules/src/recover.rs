@@ -5,7 +5,7 @@ use domain::{
     ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted, ToolState, TurnId, TurnOutcome,
     TurnReplied,
 };
-use history::{CallState, OpenTurn};
+use history::{CallState, OpenTurn, Standing};
 
 use crate::boundary::{Next, end};
 use crate::draft::{Draft, Verdict};
@@ -17,6 +17,8 @@ use crate::site::Site;
 
 pub(crate) const UNKNOWN: &str = "The worker that ran this call stopped before the result was recorded. Whether the \
 call had its effect is unknown: check the state of the workspace before you repeat it.";
+
+const CHANGED: &str = "The tool is not the one that was offered any more, so this call was not run. Call it again if it still helps.";
 
 const TOO_OFTEN: &str = "The worker stopped each time that this call ran. It was given up.";
 
@@ -31,8 +33,25 @@ enum Fate {
     Unknown,
     /// Settle it as failed.
     GiveUp,
+    /// Settle it as failed, since its tool is another one now.
+    Changed,
     /// It waits for answers.
     Wait,
+}
+
+/// Returns the fate of a call whose tool is another one than the model was offered. No body of the new tool runs for it:
+/// leave was given for the old one.
+fn fate_of_changed(call: &CallState) -> Fate {
+    match (call.state, call.class) {
+        // Its answer is its end, and needs no body.
+        (ToolState::Asked, _)
+            if !matches!(call.standing(), Some(Standing::Open | Standing::Leave)) =>
+        {
+            Fate::Wait
+        }
+        (ToolState::Asked | ToolState::Intended, _) | (_, ToolClass::Pure) => Fate::Changed,
+        (_, ToolClass::Keyed | ToolClass::Probe | ToolClass::Unsafe) => Fate::Unknown,
+    }
 }
 
 fn fate(call: &CallState, max_bodies: i32) -> Fate {
@@ -136,7 +155,16 @@ impl Rules<'_> {
         for (id, call) in open.calls.iter().filter(|(_, call)| call.settled.is_none()) {
             let settle =
                 |outcome, text| settled_as(open.turn.clone(), id.clone(), outcome, text, now);
-            match fate(call, self.settings.max_bodies) {
+            // A refused call has no body, and its reason is told as ever.
+            let is_changed =
+                self.changed.is_some_and(|changed| changed.has(&open.turn, &call.intent.tool))
+                    && self.refusal(draft.history(), &call.intent).is_none();
+            let fate = if is_changed {
+                fate_of_changed(call)
+            } else {
+                fate(call, self.settings.max_bodies)
+            };
+            match fate {
                 Fate::Run(body) => {
                     let (turn, call_id) = (open.turn.clone(), id.clone());
                     draft.push(ToolStarted { turn, call: call_id, body });
@@ -148,6 +176,7 @@ impl Rules<'_> {
                 Fate::Unknown if mutated!(UnknownNotSettled) => {}
                 Fate::Unknown => draft.push(settle(ToolOutcomeKind::Unknown, UNKNOWN)),
                 Fate::GiveUp => draft.push(settle(ToolOutcomeKind::Failed, TOO_OFTEN)),
+                Fate::Changed => draft.push(settle(ToolOutcomeKind::Failed, CHANGED)),
             }
         }
         (run, probe)
@@ -201,6 +230,19 @@ mod tests {
     fn an_asked_call_waits_whatever_its_class() {
         assert_eq!(fate(&call(ToolClass::Pure, ToolState::Asked, 0), 3), Fate::Wait);
         assert_eq!(fate(&call(ToolClass::Unsafe, ToolState::Asked, 0), 3), Fate::Wait);
+    }
+
+    // Attack 21 of asks: the tool was loaded anew while a call of it waited, or while its worker died.
+    #[test]
+    fn no_body_of_another_tool_runs_for_a_call() {
+        let of = |class, state, bodies| fate_of_changed(&call(class, state, bodies));
+        for class in [ToolClass::Pure, ToolClass::Keyed, ToolClass::Probe, ToolClass::Unsafe] {
+            assert_eq!(of(class, ToolState::Asked, 0), Fate::Changed);
+            assert_eq!(of(class, ToolState::Intended, 0), Fate::Changed);
+        }
+        assert_eq!(of(ToolClass::Pure, ToolState::Started, 1), Fate::Changed);
+        assert_eq!(of(ToolClass::Probe, ToolState::Started, 1), Fate::Unknown);
+        assert_eq!(of(ToolClass::Unsafe, ToolState::Started, 1), Fate::Unknown);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use settings::{Effective, Permissions};
 use crate::agents::Agents;
 use crate::models::Models;
 use crate::permission::Layers;
-use crate::tools::ToolFacts;
+use crate::tools::{ChangedTools, ToolFacts};
 
 /// The facts that a drain's decisions use besides its log: data alone. They do not change during a decision, so that
 /// it can be repeated on a newer log.
@@ -22,6 +22,8 @@ pub struct Rules<'a> {
     pub models: &'a Models,
     /// The offered tools.
     pub tools: &'a ToolFacts,
+    /// How they differ from those that the open turn was offered, if another drain began it.
+    pub changed: Option<&'a ChangedTools>,
     /// The permissions that people have given the project for good, as far as anybody has looked.
     pub saved: &'a [SavedPermission],
     /// The session of the drain.

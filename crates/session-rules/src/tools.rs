@@ -1,6 +1,6 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{Need, Permitted, ToolClass};
+use domain::{Need, Permitted, ToolClass, TurnId};
 use llm_protocol::ToolDefinition;
 
 use crate::permission::Layers;
@@ -27,6 +27,21 @@ impl Default for ReadNeeds {
     }
 }
 
+/// The tools that are others than those that a turn was offered: another release or a reload has come between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedTools {
+    /// The turn.
+    pub turn: TurnId,
+    names: BTreeSet<String>,
+}
+
+impl ChangedTools {
+    /// Returns whether a call of `turn` would meet another tool than the model meant.
+    pub(crate) fn has(&self, turn: &TurnId, tool: &str) -> bool {
+        self.turn == *turn && self.names.contains(tool)
+    }
+}
+
 impl ToolFacts {
     /// Returns the tools for an agent that may use `permitted`, less those that the rules refuse altogether.
     pub(crate) fn offered<'a>(
@@ -36,6 +51,17 @@ impl ToolFacts {
     ) -> impl Iterator<Item = &'a ToolDefinition> {
         let may = move |tool: &str| permitted.allows(tool) && !rules.is_shut(tool);
         self.definitions.iter().filter(move |tool| may(&tool.name))
+    }
+
+    /// Compares the tools of now with those that `turn` was `offered`.
+    #[must_use]
+    pub fn since(&self, turn: TurnId, offered: &[ToolDefinition]) -> ChangedTools {
+        let others = |from: &[ToolDefinition], than: &[ToolDefinition]| -> Vec<String> {
+            let changed = from.iter().filter(|tool| !than.contains(tool));
+            changed.map(|tool| tool.name.clone()).collect()
+        };
+        let (gone, new) = (others(offered, &self.definitions), others(&self.definitions, offered));
+        ChangedTools { turn, names: gone.into_iter().chain(new).collect() }
     }
 
     /// Returns the class of a tool. An unknown tool has no body, so it is *pure*.

@@ -187,6 +187,7 @@ impl Desk {
             settings: &self.settings,
             models: &self.models,
             tools: &self.tools,
+            changed: None,
             saved: &[],
             session: &self.session,
             workspace,

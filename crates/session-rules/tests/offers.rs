@@ -82,6 +82,7 @@ fn body(dialect: Dialect, takes_tools: bool) -> Value {
         settings: &settings,
         models: &models,
         tools: &tools,
+        changed: None,
         saved: &[],
         session: &session,
         workspace: WorkspaceState::Here,

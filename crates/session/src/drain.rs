@@ -193,6 +193,7 @@ impl<'r> Drain<'r> {
         let observed = self.stage.look_at(at).await;
         self.stage.settle_settings();
         loop {
+            self.stage.compare_tools(self.log.history()).await?;
             if let Some(next) = self.claim(*write, taken, &observed).await? {
                 return Ok(Some(next));
             }
@@ -229,6 +230,7 @@ impl<'r> Drain<'r> {
         let observed = self.observe(&[]).await;
         self.stage.workspace.proven();
         self.stage.settle_settings();
+        self.stage.compare_tools(self.log.history()).await?;
         let next = self.write(|rules, draft| rules.open(draft, taken, &observed)).await?;
         self.opened(&next, taken);
         Ok(Some(next))

@@ -19,8 +19,8 @@ pub struct Runtime {
     pub signals: Arc<dyn Signals>,
     /// The client for providers.
     pub llm: Client,
-    /// The tools.
-    pub tools: Arc<tools::Registry>,
+    /// The tools of Locations that have none of their own.
+    pub tools: tools::ToolSet,
     /// The store of large outputs.
     pub blobs: blobs::Blobs,
     /// The models that can be called.

@@ -1,9 +1,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use domain::{Feature, FeatureLevel, FencingToken, SavedPermission, Seq, SessionRef};
+use domain::{
+    ComponentList, Feature, FeatureLevel, FencingToken, SavedPermission, Seq, SessionRef,
+};
+use history::{History, TOOLS};
+use llm_protocol::ToolDefinition;
 use session_rules::{
-    CompactionSettings, Observation, RuleSettings, Rules, ToolFacts, WorkspaceState,
+    ChangedTools, CompactionSettings, Observation, RuleSettings, Rules, ToolFacts, WorkspaceState,
 };
 use settings::Effective;
 use store::StoreError;
@@ -31,6 +35,7 @@ pub(crate) struct Stage<'r> {
     /// The saved permissions of the session's project, once somebody has looked.
     pub(crate) saved: Vec<SavedPermission>,
     tools: &'r ToolFacts,
+    changed: Option<ChangedTools>,
     settings: Cow<'r, RuleSettings>,
     /// The level that every running build can read.
     level: FeatureLevel,
@@ -47,7 +52,7 @@ impl<'r> Stage<'r> {
         models: Arc<OrgModels>,
     ) -> Self {
         let toolbox = Toolbox::new(runtime, session, workspace);
-        let tools = workspace.tools(|| toolbox.facts());
+        let tools = toolbox.facts();
         let rules = &runtime.settings.rules;
         let settings = if level.has_all() {
             Cow::Borrowed(rules)
@@ -66,6 +71,7 @@ impl<'r> Stage<'r> {
             models,
             saved: Vec::new(),
             tools,
+            changed: None,
             settings,
             level,
         }
@@ -75,6 +81,42 @@ impl<'r> Stage<'r> {
     pub(crate) async fn read_settings(&self) -> Result<(), StoreError> {
         let at = self.session.location_ref();
         self.workspace.settings().read(self.runtime, &at).await
+    }
+
+    /// Compares the Location's tools with those that the open turn of `history` was offered, if calls of it have no result.
+    /// Tools that are not known any more count as changed.
+    pub(crate) async fn compare_tools(&mut self, history: &History) -> Result<(), StoreError> {
+        let Some(open) = history.open_turn().filter(|open| !open.is_settled()) else {
+            return Ok(());
+        };
+        if self.changed.as_ref().is_some_and(|changed| changed.turn == open.turn) {
+            return Ok(());
+        }
+        let offered = match self.offered(open.components.as_ref()).await {
+            Err(StoreError::NotFound) => Vec::new(),
+            offered => offered?,
+        };
+        self.changed = Some(self.tools.since(open.turn.clone(), &offered));
+        Ok(())
+    }
+
+    /// Reads the tools that a request has offered.
+    async fn offered(
+        &self,
+        list: Option<&ComponentList>,
+    ) -> Result<Vec<ToolDefinition>, StoreError> {
+        let (org, store) = (self.session.org, &self.runtime.store);
+        let unreadable = |error: serde_json::Error| StoreError::Unreadable(error.to_string());
+        let names = match list {
+            Some(ComponentList::Inline(names)) => names.clone(),
+            Some(ComponentList::Stored(hash)) => {
+                let list = store.component(org, hash).await?;
+                serde_json::from_slice(&list).map_err(unreadable)?
+            }
+            None => return Err(StoreError::NotFound),
+        };
+        let hash: &String = names.get(TOOLS).ok_or(StoreError::NotFound)?;
+        serde_json::from_slice(&store.component(org, hash).await?).map_err(unreadable)
     }
 
     /// Lets the Location's settings count: agents, permission rules and bounds, for the whole drain.
@@ -106,6 +148,7 @@ impl<'r> Stage<'r> {
             settings: &self.settings,
             models: self.models.rules(),
             tools: self.tools,
+            changed: self.changed.as_ref(),
             saved: &self.saved,
             session: self.session,
             workspace: match (self.workspace.unavailable(), self.workspace.made_anew()) {

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use sandbox::Cell;
 use session_rules::{ReadNeeds, ToolFacts, settled_as};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
-use tools::{Limits, Probe, SkillScope, ToolCall, ToolContext, settle};
+use tools::{Limits, Probe, SkillScope, ToolCall, ToolContext, ToolSet, settle};
 use tracing::{Instrument, info_span, warn};
 
 use crate::outputs::SessionOutputs;
@@ -19,11 +20,43 @@ use crate::runtime::Runtime;
 use crate::traced::Within;
 use crate::workspace::Workspace;
 
+/// The tools of a Location, and the same as decisions see them.
+#[derive(Clone)]
+pub(crate) struct LocationTools {
+    pub(crate) set: ToolSet,
+    pub(crate) facts: ToolFacts,
+}
+
+impl LocationTools {
+    pub(crate) fn of(set: ToolSet) -> Self {
+        let definition = |tool: &tools::ToolDefinition| ToolDefinition {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            input_schema: RawJson::parse(tool.input_schema.to_string())
+                .expect("a JSON value prints as JSON"),
+        };
+        let class = |tool: &tools::ToolDefinition| (tool.name.clone(), set.class(&tool.name));
+        let facts = ToolFacts {
+            needs: ReadNeeds(tools::needs),
+            classes: set.definitions().map(class).collect(),
+            definitions: set.definitions().map(definition).collect(),
+        };
+        Self { set, facts }
+    }
+}
+
+impl fmt::Debug for LocationTools {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.facts.classes.keys()).finish()
+    }
+}
+
 /// The Location's tools, from intent to settlement.
 pub(crate) struct Toolbox<'r> {
     runtime: &'r Runtime,
     session: &'r SessionRef,
     workspace: &'r Workspace,
+    tools: &'r LocationTools,
     /// Where the spans of its calls belong.
     pub(crate) traced: Option<Within>,
 }
@@ -47,27 +80,13 @@ impl<'r> Toolbox<'r> {
         session: &'r SessionRef,
         workspace: &'r Workspace,
     ) -> Self {
-        Self { runtime, session, workspace, traced: None }
+        let tools = workspace.tools(&runtime.tools);
+        Self { runtime, session, workspace, tools, traced: None }
     }
 
     /// As decisions see them.
-    pub(crate) fn facts(&self) -> ToolFacts {
-        let tools = self.runtime.tools.definitions();
-        let classes =
-            tools.iter().map(|tool| (tool.name.to_owned(), self.runtime.tools.class(tool.name)));
-        ToolFacts {
-            needs: ReadNeeds(tools::needs),
-            classes: classes.collect(),
-            definitions: tools
-                .iter()
-                .map(|tool| ToolDefinition {
-                    name: tool.name.to_owned(),
-                    description: tool.description.to_owned(),
-                    input_schema: RawJson::parse(tool.input_schema.to_string())
-                        .expect("a JSON value prints as JSON"),
-                })
-                .collect(),
-        }
+    pub(crate) fn facts(&self) -> &'r ToolFacts {
+        &self.tools.facts
     }
 
     /// Settles a call that has no body, since its agent may not make it.
@@ -88,11 +107,12 @@ impl<'r> Toolbox<'r> {
     ) -> BoxFuture<'r, Ran> {
         let context = self.context(skills, cancel);
         let (runtime, session, traced) = (self.runtime, self.session, self.traced);
+        let tools = &self.tools.set;
         let span = info_span!("session.tool", tool = %intent.tool, call.id = %intent.call);
         let body = async move {
             let started = runtime.clock.now_ms();
             let outcome = match context {
-                Some(context) => runtime.tools.run(&call(&intent), &context).await,
+                Some(context) => tools.run(&call(&intent), &context).await,
                 None => return gone(turn, intent.call, started),
             };
             let done = Finished { runtime, session, turn, call: intent.call.clone(), started };
@@ -113,7 +133,7 @@ impl<'r> Toolbox<'r> {
         let started = self.runtime.clock.now_ms();
         let context = self.context(Permitted::NOTHING, CancellationToken::new());
         let Some(context) = context else { return Found::Unclear };
-        match self.runtime.tools.probe(&call(intent), &context).await {
+        match self.tools.set.probe(&call(intent), &context).await {
             Probe::Done(outcome) => {
                 let (runtime, session) = (self.runtime, self.session);
                 let call = intent.call.clone();

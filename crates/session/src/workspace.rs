@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 use context::Registry;
 use domain::{FencingToken, SessionError, SnapshotTree};
 use sandbox::LocationLock;
-use session_rules::ToolFacts;
+use tools::ToolSet;
 
 use crate::files::Files;
 use crate::location_settings::LocationSettings;
 use crate::observe::{ObservedAt, Sources};
+use crate::toolbox::LocationTools;
 
 /// A Location's files on this worker.
 #[derive(Debug, Clone)]
@@ -21,7 +22,7 @@ pub struct Workspace {
     /// Whether nobody has looked at these files yet, so that a look may be what killed the last worker.
     unproven: Arc<AtomicBool>,
     sources: Sources,
-    tools: Arc<OnceLock<ToolFacts>>,
+    tools: Arc<OnceLock<LocationTools>>,
     settings: LocationSettings,
 }
 
@@ -116,9 +117,15 @@ impl Workspace {
         &self.sources.registry
     }
 
-    /// Returns its tools for decisions, made once, since nothing adds any.
-    pub(crate) fn tools(&self, make: impl FnOnce() -> ToolFacts) -> &ToolFacts {
-        self.tools.get_or_init(make)
+    /// Lets its sessions use `tools`. Without this they use those of the worker ([`Runtime::tools`](crate::Runtime::tools)).
+    #[must_use]
+    pub fn with_tools(self, tools: ToolSet) -> Self {
+        Self { tools: Arc::new(OnceLock::from(LocationTools::of(tools))), ..self }
+    }
+
+    /// Returns the Location's tools: those that it was given, otherwise the worker's.
+    pub(crate) fn tools(&self, of_worker: &ToolSet) -> &LocationTools {
+        self.tools.get_or_init(|| LocationTools::of(of_worker.clone()))
     }
 
     /// Returns the settings of the Location.

@@ -48,8 +48,11 @@ BEGIN
     FROM unnest(p_owners, p_seqs, p_ids, p_kinds, p_versions, p_payloads) WITH ORDINALITY
         AS e (owner, seq, id, kind, version, payload, i)
     WHERE numbers[e.owner] IS NOT NULL;
-    PERFORM append_events(p_org, e_sessions, e_numbers, p_seqs, e_times, e_claims, p_ids, p_kinds, p_versions,
-        p_payloads, e_tokens);
+    -- A session that falls asleep, or is claimed again, may have nothing to say.
+    IF e_sessions IS NOT NULL THEN
+        PERFORM append_events(p_org, e_sessions, e_numbers, p_seqs, e_times, e_claims, p_ids, p_kinds, p_versions,
+            p_payloads, e_tokens);
+    END IF;
     IF waiting IS NOT NULL THEN
         FOREACH place IN ARRAY waiting LOOP
             PERFORM spend_wakes(p_org, p_sessions[place]);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use sandbox::{Cell, Environment, ProcessSandbox};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use tools::{Limits, OrgOutputs, Registry, ToolCall, ToolContext};
+use tools::{Limits, OrgOutputs, ToolCall, ToolContext, ToolSet};
 
 const FILES: usize = 50_000;
 const ROUNDS: usize = 7;
@@ -43,7 +43,7 @@ async fn main() {
     let nowhere = PathBuf::from("/nonexistent");
     let sandbox =
         ProcessSandbox::new(nowhere, Vec::<String>::new(), environment, std::env::temp_dir());
-    let registry = Registry::standard(Arc::new(sandbox));
+    let registry = ToolSet::standard(Arc::new(sandbox));
     let ours = async |name: &str, arguments: Value| {
         let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.to_string() };
         let mut best = Duration::MAX;

@@ -20,11 +20,13 @@ use serde_json::json;
 use snapshots::Touched;
 
 use crate::arguments;
-use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::call::{
+    Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
+};
 use crate::edit::{bounded_diff, content};
-use crate::files::{LocationFiles, Refused, blocking};
-use crate::registry::Tool;
+use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::replace::{FileLocks, HeldFiles, Target, hold};
+use crate::set::Tool;
 use crate::suggest::did_you_mean;
 pub(crate) use parse::{FileChange, parse};
 
@@ -46,7 +48,7 @@ pub(crate) struct Arguments {
 impl Tool for ApplyPatch {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "apply_patch",
+            name: "apply_patch".into(),
             description: "Adds, changes, moves and deletes text files with one patch. Nothing is written unless every hunk \
                           fits. The patch:\n\
                           *** Begin Patch\n*** Add File: PATH\n+LINE\n*** Delete File: PATH\n*** Update File: PATH\n\
@@ -54,7 +56,8 @@ impl Tool for ApplyPatch {
                           *** End Patch\n\
                           Move to, the line after @@ and End of File may be left out. Give three lines of the file around \
                           a change; if they occur more than once, put a line above them, such as a function's, after @@. \
-                          Hunks of a file are in its order.",
+                          Hunks of a file are in its order."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -62,6 +65,11 @@ impl Tool for ApplyPatch {
                 },
                 "required": ["patch"]
             }),
+            result_schema: Some(fields(&["files", "diff", "diff_is_whole"], &json!({
+                "files": {"type": "array", "items": {"type": "string"}},
+                "diff": {"type": ["string", "null"]},
+                "diff_is_whole": {"type": "boolean"}
+            }))),
         }
     }
 
@@ -260,7 +268,9 @@ fn happened(files: &LocationFiles, change: &FileChange, paths: &[PathBuf]) -> Op
     let look = |at: usize| -> Option<Option<String>> {
         match files.open_to_read(&paths[at]) {
             Err(Refused::Missing) => Some(None),
-            Ok((_, FileType::RegularFile)) => content(files, &paths[at], "").ok().map(Some),
+            Ok(OpenFile { kind: FileType::RegularFile, .. }) => {
+                content(files, &paths[at], "").ok().map(Some)
+            }
             Ok(_) | Err(Refused::Outside | Refused::Io(_)) => None,
         }
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::ToolOutcomeKind;
 use sandbox::{Cell, LocationLock, Output};
-use serde_json::Value;
+use serde_json::{Value, json};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
 
@@ -19,11 +19,19 @@ use crate::todo::TaskList;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDefinition {
     /// The name that the model calls.
-    pub name: &'static str,
+    pub name: String,
     /// The description for the model.
-    pub description: &'static str,
+    pub description: String,
     /// JSON Schema of its arguments.
     pub input_schema: Value,
+    /// JSON Schema of its structured result, which only clients see. A tool without one has no structured result.
+    pub result_schema: Option<Value>,
+}
+
+/// Makes the JSON Schema of an object that has these properties and no others.
+pub(crate) fn fields(required: &[&str], properties: &Value) -> Value {
+    let required = Value::from(required);
+    json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
 }
 
 /// A call as the model wrote it.
@@ -106,7 +114,7 @@ impl ToolOutcome {
 
 /// The reason why a tool has no result; its body returns this instead of an outcome.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub enum Stopped {
     /// It failed and changed nothing. The model gets the reason and can correct the call.
     Failed(String),
     /// It failed after it had begun, and may have changed something. The model gets the reason.

@@ -16,10 +16,12 @@ use similar::TextDiff;
 use snapshots::Touched;
 
 use crate::arguments;
-use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
-use crate::files::{LocationFiles, Refused, blocking};
-use crate::registry::Tool;
+use crate::call::{
+    Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
+};
+use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::replace::{FileLocks, Target, hold};
+use crate::set::Tool;
 use crate::suggest::did_you_mean;
 use tolerant::Missing;
 
@@ -48,10 +50,11 @@ struct Arguments {
 impl Tool for Edit {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "edit",
+            name: "edit".into(),
             description: "Replaces an exact piece of a text file. `old` must occur in the file exactly as given, with its \
                           indentation and without the line numbers that read shows, and only once unless `all` is true: \
-                          give enough surrounding lines to make it unique.",
+                          give enough surrounding lines to make it unique."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -62,6 +65,12 @@ impl Tool for Edit {
                 },
                 "required": ["path", "old", "new"]
             }),
+            result_schema: Some(fields(&["path"], &json!({
+                "path": {"type": "string"},
+                "replacements": {"type": "integer", "minimum": 1},
+                "diff": {"type": ["string", "null"]},
+                "nearly": {"type": "boolean"}
+            }))),
         }
     }
 
@@ -109,7 +118,8 @@ impl Tool for Edit {
 
 /// Returns the text of a file that can be edited.
 pub(crate) fn content(files: &LocationFiles, below: &Path, path: &str) -> Result<String, Stopped> {
-    let (file, kind) = files.open_to_read(below).map_err(|refused| refused.told(path, files))?;
+    let OpenFile { file, kind, .. } =
+        files.open_to_read(below).map_err(|refused| refused.told(path, files))?;
     if kind != FileType::RegularFile {
         return Err(Stopped::because(format!("{path} is a directory")));
     }

@@ -30,6 +30,15 @@ pub(crate) struct LocationFiles {
     shown_root: String,
 }
 
+/// A file or directory that is open for reading.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) file: File,
+    pub(crate) kind: FileType,
+    /// Its size when it was opened.
+    pub(crate) bytes: u64,
+}
+
 /// The reason why a path was not opened.
 #[derive(Debug)]
 pub(crate) enum Refused {
@@ -127,13 +136,16 @@ impl LocationFiles {
         self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
     }
 
-    /// Opens a file or directory for reading, and returns which it is. Refuses pipes and devices without
-    /// blocking.
-    pub(crate) fn open_to_read(&self, path: &Path) -> Result<(File, FileType), Refused> {
+    /// Opens a file or directory for reading. Refuses pipes and devices without blocking.
+    pub(crate) fn open_to_read(&self, path: &Path) -> Result<OpenFile, Refused> {
         let fd = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-        let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
+        let stat = fstat(&fd)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
         match kind {
-            FileType::RegularFile | FileType::Directory => Ok((File::from(fd), kind)),
+            FileType::RegularFile | FileType::Directory => {
+                let bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+                Ok(OpenFile { file: File::from(fd), kind, bytes })
+            }
             FileType::Symlink
             | FileType::Fifo
             | FileType::Socket

@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments;
-use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
 use crate::files::{LocationFiles, blocking};
 use crate::outputs::{self, MANAGED_PREFIX};
-use crate::registry::Tool;
+use crate::set::Tool;
 use crate::walk::{Walked, walk};
 
 /// The most paths in one result.
@@ -33,10 +33,11 @@ struct Arguments {
 impl Tool for Glob {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "glob",
+            name: "glob".into(),
             description: "Finds files whose path matches a pattern such as **/*.rs or src/*.ts, in the order of their \
                           paths. A pattern without a slash matches file names in every directory. What .gitignore \
-                          names is left out. At most 200 paths. With the path /tool-output, complete outputs of earlier calls.",
+                          names is left out. At most 200 paths. With the path /tool-output, complete outputs of earlier calls."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -45,6 +46,10 @@ impl Tool for Glob {
                 },
                 "required": ["pattern"]
             }),
+            result_schema: Some(fields(&["count", "more"], &json!({
+                "count": {"type": "integer", "minimum": 0},
+                "more": {"type": "boolean"}
+            }))),
         }
     }
 

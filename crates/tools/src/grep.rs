@@ -1,5 +1,6 @@
 //! `grep`: finds lines by a regular expression.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -7,8 +8,10 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use domain::ToolClass;
+use encoding_rs::Encoding;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, sinks};
+use memchr::memchr;
 use rustix::fs::FileType;
 use sandbox::OutputFile;
 use serde::Deserialize;
@@ -16,11 +19,11 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments;
-use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
 use crate::files::{LocationFiles, Refused, blocking};
 use crate::glob::Pattern;
 use crate::outputs::{self, MANAGED_PREFIX};
-use crate::registry::Tool;
+use crate::set::Tool;
 use crate::suggest::did_you_mean;
 use crate::walk::walk;
 
@@ -38,6 +41,8 @@ const MAX_REGEX_BYTES: usize = 10 * 1024 * 1024;
 const MAX_DFA_BYTES: usize = 10 * 1024 * 1024;
 /// The memory limit of one line, in bytes; a file with a longer line is skipped.
 const HEAP_BYTES: usize = 16 * 1024 * 1024;
+/// The bytes that are read at once. A file that ends within them is searched where it was read.
+const WHOLE_BYTES: usize = 256 * 1024;
 
 pub(crate) struct Grep;
 
@@ -53,10 +58,11 @@ struct Arguments {
 impl Tool for Grep {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "grep",
+            name: "grep".into(),
             description: "Searches file contents for a regular expression (Rust syntax; (?i) ignores case) and returns \
                           path:line:text for each matching line, in the order of paths. What .gitignore names and \
-                          binary files are left out. At most 200 lines. Complete tool output under /tool-output can be searched too.",
+                          binary files are left out. At most 200 lines. Complete tool output under /tool-output can be searched too."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -66,6 +72,11 @@ impl Tool for Grep {
                 },
                 "required": ["pattern"]
             }),
+            result_schema: Some(fields(&["count", "more", "skipped"], &json!({
+                "count": {"type": "integer", "minimum": 0},
+                "more": {"type": "boolean"},
+                "skipped": {"type": "integer", "minimum": 0}
+            }))),
         }
     }
 
@@ -108,20 +119,21 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
     let include =
         arguments.include.as_deref().map(|given| Pattern::new(given, &files)).transpose()?;
     let below = files.relative(given)?;
-    let (file, kind) = files.open_to_read(&below).map_err(|refused| match refused {
+    let opened = files.open_to_read(&below).map_err(|refused| match refused {
         Refused::Missing => {
             Stopped::because(format!("{given} does not exist{}", did_you_mean(&files, &below)))
         }
         other @ (Refused::Outside | Refused::Io(_)) => other.told(given, &files),
     })?;
-    if kind == FileType::RegularFile {
-        search.file(given, file, MAX_NAMED_BYTES);
+    if opened.kind == FileType::RegularFile {
+        search.file(&given, opened.file, MAX_NAMED_BYTES);
         if context.cancel.is_cancelled() {
             return Err(Stopped::Interrupted);
         }
         return Ok(search.into_outcome(&arguments.pattern));
     }
-    let base = files.real_relative(&file.into()).map_err(|refused| refused.told(given, &files))?;
+    let base =
+        files.real_relative(&opened.file.into()).map_err(|refused| refused.told(given, &files))?;
     let walked = walk(&files, &base, &context.cancel, |path| {
         let wanted = |pattern: &Pattern| pattern.matches(path.strip_prefix(&base).unwrap_or(path));
         if include.as_ref().is_none_or(wanted) {
@@ -137,7 +149,12 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
 /// A search in progress.
 struct Search {
     matcher: RegexMatcher,
+    /// Reads, decodes, and stops at what is binary.
     searcher: Searcher,
+    /// Searches text that is in memory.
+    text: Searcher,
+    /// The beginning of the file that is being searched.
+    read: Vec<u8>,
     cancel: CancellationToken,
     lines: Vec<String>,
     skipped: usize,
@@ -156,13 +173,12 @@ impl Search {
                     "{pattern} cannot be used as a regular expression: {error}; mend or simplify it"
                 ))
             })?;
-        let searcher = SearcherBuilder::new()
-            .line_number(true)
-            .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(HEAP_BYTES))
-            .build();
-        let cancel = cancel.clone();
-        Ok(Self { matcher, searcher, cancel, lines: Vec::new(), skipped: 0, gave_up: false })
+        let mut builder = SearcherBuilder::new();
+        builder.line_number(true).heap_limit(Some(HEAP_BYTES));
+        let text = builder.build();
+        let searcher = builder.binary_detection(BinaryDetection::quit(0)).build();
+        let (read, cancel, lines) = (vec![0; WHOLE_BYTES], cancel.clone(), Vec::new());
+        Ok(Self { matcher, searcher, text, read, cancel, lines, skipped: 0, gave_up: false })
     }
 
     /// Returns whether the result is full: one match more than is shown means that there are more.
@@ -172,32 +188,56 @@ impl Search {
 
     fn path(&mut self, files: &LocationFiles, path: &Path) {
         match files.open_to_read(path) {
-            Ok((file, FileType::RegularFile)) => {
-                if file.metadata().is_ok_and(|meta| meta.len() <= MAX_FILE_BYTES) {
-                    self.file(&path.display().to_string(), file, MAX_FILE_BYTES);
-                } else {
-                    self.skipped += 1;
-                }
+            Ok(opened) if opened.kind != FileType::RegularFile => {
+                // The target of a symlink.
             }
-            // A directory here is the target of a symlink.
-            Ok(_) | Err(Refused::Missing | Refused::Outside) => {}
+            Ok(opened) if opened.bytes > MAX_FILE_BYTES => self.skipped += 1,
+            Ok(opened) => self.file(&path.display(), opened.file, MAX_FILE_BYTES),
+            Err(Refused::Missing | Refused::Outside) => {}
             Err(Refused::Io(_)) => self.skipped += 1,
         }
     }
 
     /// Searches at most `max_bytes` of a file, because it may grow while it is read.
-    fn file(&mut self, shown: &str, file: File, max_bytes: u64) {
-        let Self { matcher, searcher, lines, cancel, .. } = self;
-        let sink = sinks::Lossy(|number, line| Ok(push(lines, shown, number, line)));
-        let bytes = Cancellable { file, cancel }.take(max_bytes);
-        if searcher.search_reader(&*matcher, bytes, sink).is_err() {
-            self.skipped += 1;
+    fn file(&mut self, shown: &dyn Display, file: File, max_bytes: u64) {
+        let cancel = self.cancel.clone();
+        let mut file = Cancellable { file, cancel: &cancel };
+        let mut beginning = std::mem::take(&mut self.read);
+        let searched = match fill(&mut file, &mut beginning) {
+            Ok(Extent::Whole(length)) => self.bytes(shown, &beginning[..length]),
+            Ok(Extent::Partly) => {
+                let read = beginning.len() as u64;
+                let all = beginning.chain(file.take(max_bytes.saturating_sub(read)));
+                self.reader(shown, all)
+            }
+            Err(unreadable) => Err(unreadable),
+        };
+        self.read = beginning;
+        self.skipped += usize::from(searched.is_err());
+    }
+
+    /// Searches a complete file.
+    fn bytes(&mut self, shown: &dyn Display, bytes: &[u8]) -> io::Result<()> {
+        if Encoding::for_bom(bytes).is_some() {
+            return self.reader(shown, bytes);
         }
+        if memchr(0, bytes).is_some() {
+            return Ok(()); // it is binary
+        }
+        let Self { matcher, text: searcher, lines, .. } = self;
+        let sink = sinks::Lossy(|number, line| Ok(push(lines, shown, number, line)));
+        searcher.search_slice(&*matcher, bytes, sink)
+    }
+
+    fn reader(&mut self, shown: &dyn Display, bytes: impl Read) -> io::Result<()> {
+        let Self { matcher, searcher, lines, .. } = self;
+        let sink = sinks::Lossy(|number, line| Ok(push(lines, shown, number, line)));
+        searcher.search_reader(&*matcher, bytes, sink)
     }
 
     fn slice(&mut self, shown: &str, bytes: &[u8]) {
         let Self { matcher, searcher, lines, .. } = self;
-        let sink = sinks::Lossy(|number, line| Ok(push(lines, shown, number, line)));
+        let sink = sinks::Lossy(|number, line| Ok(push(lines, &shown, number, line)));
         if searcher.search_slice(&*matcher, bytes, sink).is_err() {
             self.skipped += 1;
         }
@@ -240,8 +280,30 @@ impl Read for Cancellable<'_> {
     }
 }
 
+/// How much of a file a buffer took.
+enum Extent {
+    /// The file ends after this many bytes.
+    Whole(usize),
+    /// The buffer is full.
+    Partly,
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<Extent> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok(Extent::Whole(filled)),
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Extent::Partly)
+}
+
 /// Adds a line. Returns whether the search continues.
-fn push(lines: &mut Vec<String>, shown: &str, number: u64, line: &str) -> bool {
+fn push(lines: &mut Vec<String>, shown: &dyn Display, number: u64, line: &str) -> bool {
     let line = line.trim_end_matches(['\r', '\n']);
     let text = match line.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{shown}:{number}:{}…\n", &line[..end]),

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments;
-use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
-use crate::registry::Tool;
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields};
+use crate::set::Tool;
 
 /// The most questions of one call; the rules of asks have the same bound.
 const MAX_QUESTIONS: usize = 16;
@@ -23,10 +23,11 @@ struct Arguments {
 impl Tool for AskUser {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "question",
+            name: "question".into(),
             description: "Asks the user, and waits for the answers. Use it when the work depends on a choice that only the user \
                           can make, and that you cannot find out yourself. Ask all that you need to know in one call. Put the \
-                          option that you recommend first. The user may always answer in words of their own.",
+                          option that you recommend first. The user may always answer in words of their own."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -60,6 +61,9 @@ impl Tool for AskUser {
                 },
                 "required": ["questions"]
             }),
+            result_schema: Some(fields(&["answers"], &json!({
+                "answers": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}
+            }))),
         }
     }
 

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments;
-use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
-use crate::files::{LocationFiles, Refused, blocking};
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
+use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::lines::{Page, Shown};
 use crate::outputs::{self, managed};
-use crate::registry::Tool;
+use crate::set::Tool;
 use crate::suggest::did_you_mean;
 
 /// The number of lines without a `limit`.
@@ -38,11 +38,12 @@ struct Arguments {
 impl Tool for Read {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "read",
+            name: "read".into(),
             description: "Reads a text file and returns its lines, each with its number. Without offset and limit, the \
                           first 2000 lines; a longer file is read in several calls. Lines of more than 2000 characters \
                           are cut. A directory gives the names in it. Complete tool output under /tool-output/ can be \
-                          read too; reading /tool-output lists it.",
+                          read too; reading /tool-output lists it."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -52,6 +53,12 @@ impl Tool for Read {
                 },
                 "required": ["path"]
             }),
+            result_schema: Some(fields(&["path", "offset", "count", "more"], &json!({
+                "path": {"type": "string"},
+                "offset": {"type": "integer", "minimum": 0},
+                "count": {"type": "integer", "minimum": 0},
+                "more": {"type": "boolean"}
+            }))),
         }
     }
 
@@ -79,13 +86,14 @@ impl Tool for Read {
         blocking(move || {
             let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
             let below = files.relative(&path)?;
-            let (file, kind) = files.open_to_read(&below).map_err(|refused| match refused {
-                Refused::Missing => {
-                    let hint = did_you_mean(&files, &below);
-                    Stopped::because(format!("{path} does not exist{hint}"))
-                }
-                other @ (Refused::Outside | Refused::Io(_)) => other.told(&path, &files),
-            })?;
+            let OpenFile { file, kind, .. } =
+                files.open_to_read(&below).map_err(|refused| match refused {
+                    Refused::Missing => {
+                        let hint = did_you_mean(&files, &below);
+                        Stopped::because(format!("{path} does not exist{hint}"))
+                    }
+                    other @ (Refused::Outside | Refused::Io(_)) => other.told(&path, &files),
+                })?;
             if kind == FileType::Directory {
                 return names(file.into(), page, &path, &context);
             }

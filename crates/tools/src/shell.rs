@@ -11,9 +11,11 @@ use serde_json::json;
 use snapshots::Touched;
 
 use crate::arguments;
-use crate::call::{Stopped, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::call::{
+    Stopped, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
+};
 use crate::outputs;
-use crate::registry::Tool;
+use crate::set::Tool;
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 const MAX_TIMEOUT_MS: u64 = 600_000;
@@ -38,12 +40,13 @@ struct Arguments {
 impl Tool for Shell {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "shell",
+            name: "shell".into(),
             description: "Runs a command with bash in the working directory and returns its output (stdout and stderr) and \
                           exit code. There is no terminal and no input. When the command ends, processes that it left in \
                           the background are ended too. After timeout_ms (120000 unless given, at most 600000) it is \
                           killed. Complete outputs of earlier calls are in /tool-output, read-only. To find, read and change \
-                          files, prefer glob, grep, read, edit and write.",
+                          files, prefer glob, grep, read, edit and write."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -52,6 +55,12 @@ impl Tool for Shell {
                 },
                 "required": ["command"]
             }),
+            result_schema: Some(fields(&["exit_code", "signal", "timed_out", "output_bytes"], &json!({
+                "exit_code": {"type": ["integer", "null"]},
+                "signal": {"type": ["integer", "null"]},
+                "timed_out": {"type": "boolean"},
+                "output_bytes": {"type": "integer", "minimum": 0}
+            }))),
         }
     }
 

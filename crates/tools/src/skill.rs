@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments;
-use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
 use crate::files::blocking;
-use crate::registry::Tool;
+use crate::set::Tool;
 use crate::skills::{FoundSkill, MAX_TEXT_BYTES, SkillPlaces, project_top};
 
 /// The tool `skill`. It is offered even without skills. Otherwise the tool list, which providers cache, would
@@ -35,9 +35,10 @@ struct Arguments {
 impl Tool for Skill {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "skill",
+            name: "skill".into(),
             description: "Loads a skill: instructions for one kind of task. Load one that you were told of when the \
-                          task fits its description, before you begin.",
+                          task fits its description, before you begin."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -45,6 +46,10 @@ impl Tool for Skill {
                 },
                 "required": ["name"]
             }),
+            result_schema: Some(fields(&["name", "directory"], &json!({
+                "name": {"type": "string"},
+                "directory": {"type": "string"}
+            }))),
         }
     }
 

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use domain::ToolClass;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments;
-use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
 use crate::outputs::Unlisted;
-use crate::registry::Tool;
+use crate::set::Tool;
 
 /// The most tasks of a list.
 const MAX_TASKS: usize = 100;
@@ -65,10 +65,11 @@ enum Priority {
 impl Tool for TodoWrite {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "todowrite",
+            name: "todowrite".into(),
             description: "Replaces your list of tasks, which the user sees. Use it for work of three or more steps: write the \
                           list before you begin, keep one task in_progress, and set it to completed as soon as it is. Give \
-                          all tasks each time. Leave it out for simple requests.",
+                          all tasks each time. Leave it out for simple requests."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -90,6 +91,7 @@ impl Tool for TodoWrite {
                 },
                 "required": ["todos"]
             }),
+            result_schema: Some(list()),
         }
     }
 
@@ -108,9 +110,10 @@ impl Tool for TodoWrite {
 impl Tool for TodoRead {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "todoread",
-            description: "Shows your list of tasks as it was last written with todowrite.",
+            name: "todoread".into(),
+            description: "Shows your list of tasks as it was last written with todowrite.".into(),
             input_schema: json!({"type": "object", "properties": {}}),
+            result_schema: Some(list()),
         }
     }
 
@@ -133,6 +136,20 @@ impl Tool for TodoRead {
         })?;
         Ok(outcome(&todos.unwrap_or_default()))
     }
+}
+
+/// The JSON Schema of the list.
+fn list() -> Value {
+    json!({
+        "type": "array",
+        "maxItems": MAX_TASKS,
+        "items": fields(&["content", "status", "priority"], &json!({
+            "id": {"type": "string"},
+            "content": {"type": "string"},
+            "status": {"enum": ["pending", "in_progress", "completed", "cancelled"]},
+            "priority": {"enum": ["high", "medium", "low"]}
+        }))
+    })
 }
 
 #[derive(Deserialize)]

@@ -14,10 +14,10 @@ use serde_json::json;
 use url::Url;
 
 use crate::arguments;
-use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
 use crate::files::blocking;
 use crate::read::is_binary;
-use crate::registry::Tool;
+use crate::set::Tool;
 use page::Page;
 
 const DEFAULT_SECONDS: u64 = 30;
@@ -56,10 +56,11 @@ enum Format {
 impl Tool for WebFetch {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "webfetch",
+            name: "webfetch".into(),
             description: "Fetches a page of the web by its http or https address and returns it as Markdown, or as text or \
                           html if asked. Reads only: it sends no data and signs in nowhere. Text of up to 5 MiB; no images \
-                          and other binary files. Addresses inside the network are refused.",
+                          and other binary files. Addresses inside the network are refused."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -69,6 +70,13 @@ impl Tool for WebFetch {
                 },
                 "required": ["url"]
             }),
+            result_schema: Some(fields(&["url", "status", "type", "bytes", "cut"], &json!({
+                "url": {"type": "string"},
+                "status": {"type": "integer"},
+                "type": {"type": "string"},
+                "bytes": {"type": "integer", "minimum": 0},
+                "cut": {"type": "boolean"}
+            }))),
         }
     }
 

@@ -12,10 +12,12 @@ use serde_json::json;
 use snapshots::Touched;
 
 use crate::arguments;
-use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
-use crate::files::{LocationFiles, blocking};
-use crate::registry::Tool;
+use crate::call::{
+    Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
+};
+use crate::files::{LocationFiles, OpenFile, blocking};
 use crate::replace::{FileLocks, Target, hold};
+use crate::set::Tool;
 
 pub(crate) struct Write {
     pub(crate) locks: Arc<FileLocks>,
@@ -32,9 +34,10 @@ struct Arguments {
 impl Tool for Write {
     fn definition(&self) -> ToolDefinition {
         ToolDefinition {
-            name: "write",
+            name: "write".into(),
             description: "Writes a file: makes it, with missing directories, or replaces all of its content. To change a \
-                          part of a file, use edit.",
+                          part of a file, use edit."
+                .into(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -43,6 +46,11 @@ impl Tool for Write {
                 },
                 "required": ["path", "content"]
             }),
+            result_schema: Some(fields(&["path", "bytes", "created"], &json!({
+                "path": {"type": "string"},
+                "bytes": {"type": "integer", "minimum": 0},
+                "created": {"type": ["boolean", "null"]}
+            }))),
         }
     }
 
@@ -84,7 +92,9 @@ impl Tool for Write {
 
 /// Returns whether the file has exactly this content. Reads at most one byte beyond it.
 fn holds(files: &LocationFiles, path: &Path, content: &[u8]) -> bool {
-    let Ok((file, FileType::RegularFile)) = files.open_to_read(path) else { return false };
+    let Ok(OpenFile { file, kind: FileType::RegularFile, .. }) = files.open_to_read(path) else {
+        return false;
+    };
     let mut found = Vec::new();
     let read = file.take(content.len() as u64 + 1).read_to_end(&mut found);
     read.is_ok() && found == content

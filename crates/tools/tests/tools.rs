@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
 use tools::{
-    Limits, ManagedOutputs, OrgOutputs, Probe, Registry, Settlement, SkillScope, TaskList,
-    ToolCall, ToolContext, Unlisted, settle,
+    Limits, ManagedOutputs, OrgOutputs, Probe, Settlement, SkillScope, TaskList, ToolCall,
+    ToolContext, ToolSet, Unlisted, settle,
 };
 
 struct Place {
     folder: tempfile::TempDir,
-    registry: Registry,
+    registry: ToolSet,
     context: ToolContext,
     blobs: Blobs,
 }
@@ -46,7 +46,7 @@ fn sandbox() -> Arc<ProcessSandbox> {
 
 impl Place {
     fn new() -> Self {
-        Self::of(Registry::standard(sandbox()))
+        Self::of(ToolSet::standard(sandbox()))
     }
 
     /// A place whose tools may reach `allowed` besides the internet.
@@ -54,10 +54,10 @@ impl Place {
         let allowed = allowed.iter().map(|host| host.parse().expect("a host")).collect();
         let rules = egress::Rules { allowed, ..egress::Rules::default() };
         let egress = egress::Egress::new(&rules.into()).expect("an egress");
-        Self::of(Registry::with_web(sandbox(), &egress))
+        Self::of(ToolSet::with_web(sandbox(), &egress))
     }
 
-    fn of(registry: Registry) -> Self {
+    fn of(registry: ToolSet) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let root = folder.path().join("root");
         fs::create_dir(&root).expect("a directory");
@@ -118,10 +118,9 @@ fn definitions_are_in_a_stable_order_and_classes_are_known() {
     let classes: BTreeMap<_, _> = place
         .registry
         .definitions()
-        .iter()
-        .map(|tool| (tool.name, place.registry.class(tool.name)))
+        .map(|tool| (tool.name.as_str(), place.registry.class(&tool.name)))
         .collect();
-    let names: Vec<_> = place.registry.definitions().iter().map(|tool| tool.name).collect();
+    let names: Vec<_> = place.registry.definitions().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["edit", "glob", "grep", "read", "shell", "skill", "write"]);
     let expected = [
         ("edit", ToolClass::Probe),
@@ -133,7 +132,7 @@ fn definitions_are_in_a_stable_order_and_classes_are_known() {
         ("write", ToolClass::Probe),
     ];
     assert_eq!(classes, BTreeMap::from(expected));
-    assert_eq!(place.registry.definitions(), Place::new().registry.definitions());
+    assert!(place.registry.definitions().eq(Place::new().registry.definitions()));
 }
 
 #[tokio::test]
@@ -471,6 +470,26 @@ async fn grep_finds_lines_in_order_and_is_bounded() {
     assert!(found.contains("only the first 200 lines"));
 }
 
+// Small files are searched where they were read, and others as a stream.
+#[tokio::test]
+async fn grep_reads_long_and_encoded_files_and_no_binary_ones() {
+    let place = Place::new();
+    let write =
+        |name: &str, bytes: &[u8]| fs::write(place.root().join(name), bytes).expect("a file");
+    write("a-bom", b"\xEF\xBB\xBFneedle\n");
+    write("b-binary", b"needle one\n\0needle two\n");
+    // The word lies across the end of the 256 KiB that are read first.
+    let (lines, word) = ("x".repeat(99) + "\n", "y".repeat(40) + "needle\n");
+    write("c-long", (lines.repeat(2_621) + &word + &lines + "needle").as_bytes());
+    let utf16: Vec<u8> = "\u{FEFF}a needle\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    write("d-utf16", &utf16);
+    let found = place.ok("grep", json!({"pattern": "^.*needle"})).await;
+    let expected = format!(
+        "a-bom:1:needle\nc-long:2622:{word}c-long:2624:needle\nd-utf16:1:a needle\n(4 lines)"
+    );
+    assert_eq!(found, expected);
+}
+
 #[tokio::test]
 async fn a_large_output_can_be_read_and_searched_where_it_is_kept() {
     let place = Place::new();
@@ -778,7 +797,7 @@ impl sandbox::Sandbox for Shows {
 #[tokio::test]
 async fn a_command_gets_the_outputs_that_it_speaks_of() {
     let shows = Arc::new(Shows(Mutex::default()));
-    let place = Place::of(Registry::standard(shows.clone()));
+    let place = Place::of(ToolSet::standard(shows.clone()));
     for name in ["tool_a", "tool_b"] {
         let key = blobs::BlobKey::new("org", tools::BLOB_KIND, name).expect("a key");
         place.blobs.put(&key, "all".into()).await.expect("stored");

@@ -65,6 +65,15 @@ pub(crate) async fn session_in(http: &mut Http, directory: &Path) -> anyhow::Res
     made["id"].as_str().map(str::to_owned).context("the new session has no id")
 }
 
+/// Makes a session whose commands are asked about.
+pub(crate) async fn cautious(http: &mut Http, target: &Target) -> anyhow::Result<String> {
+    let path = format!("/session?directory={}", target.directory.display());
+    let rule = json!({ "permission": "bash", "pattern": "*", "action": "ask" });
+    let body = json!({ "title": "sleeper", "permission": [rule] });
+    let made = http.json(Method::POST, &path, &body).await?;
+    made["id"].as_str().map(str::to_owned).context("the new session has no id")
+}
+
 /// Admits a prompt without waiting for its work.
 pub(crate) async fn admit(
     http: &mut Http,

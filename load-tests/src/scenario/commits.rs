@@ -1,17 +1,21 @@
-//! Counts the transaction ids that a drain takes.
+//! Counts the transaction ids that a drain takes, and those of a turn that waits for somebody.
 
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
+use hyper::Method;
+use serde_json::{Value, json};
 
 use crate::output::{Figure, Mark, Reporter, note};
 use crate::run::http::Http;
-use crate::run::sessions::Target;
+use crate::run::sessions::{Target, admit, cautious};
 use crate::run::up::Up;
 
 /// Long enough to notice sweeps and heartbeats, if they took any.
 const QUIET: Duration = Duration::from_secs(4);
+/// How long one drain may take to sleep or to end.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Reads the next transaction id without taking one.
 pub(super) const NEXT: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
 
@@ -60,7 +64,44 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
             .with("drains", f64::from(args.drains));
         out.print(figure)?;
     }
+    out.print(asked(&up, &mut http, args.drains).await?)?;
     up.stop().await
+}
+
+/// Counts turns with one call that somebody is asked about: it sleeps (W), is answered (A), and starts (S) with a claim.
+async fn asked(up: &Up, http: &mut Http, drains: u32) -> anyhow::Result<Figure> {
+    let target = up.target();
+    let session = cautious(http, &target).await?;
+    let before = up.postgres.number(NEXT).await?;
+    for _ in 0..drains {
+        admit(http, &session, "run `true`", true).await?;
+        until(up, "SELECT count(*) FROM session_head WHERE asleep", 1).await?;
+        let asks = http.json(Method::GET, "/platform/ask", &Value::Null).await?;
+        let ask = asks[0]["id"].as_str().context("an ask has no id")?;
+        let path = format!("/permission/{ask}/reply?directory={}", target.directory.display());
+        http.json(Method::POST, &path, &json!({ "reply": "once" })).await?;
+        until(up, "SELECT count(*) FROM session_head WHERE open", 0).await?;
+    }
+    let taken = up.postgres.number(NEXT).await? - before;
+    let each = taken as f64 / f64::from(drains);
+    let (turns, starts, answers, sleeps) = (2, 2, 1, 1);
+    Ok(Figure::new("commits.per_asked_drain", each, "transaction ids")
+        .mark(Mark::AtMost(f64::from(2 * turns + 1 + starts + answers + sleeps)))
+        .with("turns", f64::from(turns))
+        .with("drains", f64::from(drains)))
+}
+
+/// Waits until a query answers a number.
+async fn until(up: &Up, query: &str, wanted: i64) -> anyhow::Result<()> {
+    let waited = async {
+        while up.postgres.number(query).await? != wanted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(PATIENCE, waited)
+        .await
+        .with_context(|| format!("{query}: not {wanted}"))?
 }
 
 /// Leases the Location and stores the components.

@@ -3,16 +3,15 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::output::{Figure, Mark, Reporter, note};
 use crate::run::cpu;
-use crate::run::http::Http;
 use crate::run::postgres::COUNTED;
-use crate::run::sessions::{Target, admit};
+use crate::run::sessions::{admit, cautious};
 use crate::run::up::Up;
 use crate::stats::Samples;
 
@@ -112,15 +111,6 @@ async fn put_to_sleep(up: &Up, sessions: u32) -> anyhow::Result<()> {
     }
     up.postgres.execute("VACUUM ANALYZE").await?;
     Ok(())
-}
-
-/// Makes a session whose commands are asked about.
-async fn cautious(http: &mut Http, target: &Target) -> anyhow::Result<String> {
-    let path = format!("/session?directory={}", target.directory.display());
-    let rule = json!({ "permission": "bash", "pattern": "*", "action": "ask" });
-    let body = json!({ "title": "sleeper", "permission": [rule] });
-    let made = http.json(Method::POST, &path, &body).await?;
-    made["id"].as_str().map(str::to_owned).context("the new session has no id")
 }
 
 async fn costs(up: &Up) -> anyhow::Result<Costs> {

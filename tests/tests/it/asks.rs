@@ -84,6 +84,7 @@ async fn a_run_refuses_asks_waits_or_allows() -> Result<()> {
     up.stop(&world).await
 }
 
+// Attacks 3 and 4 of asks: nobody holds the Location when the answer comes, and it comes through two gateways.
 #[tokio::test]
 async fn an_ask_outlives_every_process_and_runs_one_body() -> Result<()> {
     let world = World::new().await?;
@@ -134,6 +135,7 @@ async fn move_expiry(data: &std::path::Path, by: i64) -> Result<()> {
     Ok(())
 }
 
+// Attack 9 of asks.
 #[tokio::test]
 async fn of_a_reply_an_interrupt_and_an_expiry_one_stands() -> Result<()> {
     let world = World::new().await?;

@@ -10,7 +10,7 @@ use domain::{Answer, Delivery, DrainOutcome, FencingToken, RuleAction, ToolOutco
 use history::History;
 use serde_json::json;
 use session::{DrainExit, drain, drain_control};
-use simulated_model::ScriptedCall;
+use simulated_model::{Script, ScriptedCall};
 use store::Answering;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +20,7 @@ use crate::permission::session;
 use crate::recovery::life;
 use crate::settings::of_organisation;
 use crate::tools::{call, calls, says, shell};
-use crate::world::{Session, World};
+use crate::world::{SOON, Session, World};
 
 /// How a person, or nobody, ends a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Ending {
     }
 }
 
-async fn started(world: &World, session: &Session) -> Result<usize> {
+pub(crate) async fn started(world: &World, session: &Session) -> Result<usize> {
     Ok(world.kinds(session).await?.iter().filter(|kind| **kind == "tool.started").count())
 }
 
@@ -152,6 +152,33 @@ async fn dies_at_every_commit(asked: ScriptedCall) -> Result<()> {
     world.check().await
 }
 
+// Attacks 1 and 2: the answer comes in the moment in which the session falls asleep, before or after. No wake is lost.
+#[tokio::test]
+async fn an_answer_while_it_falls_asleep_is_not_lost() -> Result<()> {
+    let world = World::new().await?;
+    for number in 0..12 {
+        let session = session(&world, &ASK_SHELL).await?;
+        world.script(calls("job", 0, vec![shell("echo x >> bodies")]))?;
+        world.script(says("job", 1, "done"))?;
+        world.prompt(&session, "job").await?;
+        let person = async {
+            while pending(&world, &session).await?.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            tokio::time::sleep(Duration::from_micros(250 * number)).await;
+            let asks = pending(&world, &session).await?;
+            answered(&world, &asks[0], Answer::Once).await
+        };
+        let (exit, done) = tokio::join!(world.drain(&session), person);
+        done?;
+        if !matches!(exit?, DrainExit::Ended(Completed)) {
+            assert_eq!(world.settle(&session).await?, [Completed], "round {number}");
+        }
+        assert_eq!(session.content("bodies"), "x\n", "round {number}");
+    }
+    world.check().await
+}
+
 // Attacks 10 to 13, for each class of tool.
 #[tokio::test]
 async fn an_unsafe_call_that_is_asked_about_survives_deaths() -> Result<()> {
@@ -169,7 +196,7 @@ async fn a_pure_call_that_is_asked_about_survives_deaths() -> Result<()> {
 }
 
 /// Makes a session that sleeps over one command.
-async fn sleeper(world: &World) -> Result<(Session, store::AskRow)> {
+pub(crate) async fn sleeper(world: &World) -> Result<(Session, store::AskRow)> {
     let session = session(world, &ASK_SHELL).await?;
     world.script(calls("job", 0, vec![shell("echo x >> bodies")]))?;
     world.script(says("job", 1, "done"))?;
@@ -291,6 +318,44 @@ async fn a_refusal_leaves_queued_prompts_awake() -> Result<()> {
     assert_eq!(world.settle(&session).await?, [Interrupted, Completed]);
     assert_eq!(world.answer(&session).await?, "later it is");
     assert_eq!(session.content("bodies"), "");
+    world.check().await
+}
+
+// Attack 23: the provider fails for good while a call of its reply waits for a person.
+#[tokio::test]
+async fn a_turn_that_fails_settles_what_was_asked() -> Result<()> {
+    let world = World::with(|settings| {
+        settings.rules.retry.max_retries = 0;
+        settings.intent_delay = SOON;
+    })
+    .await?;
+    let session = session(&world, &ASK_SHELL).await?;
+    let chunks = 100_000; // just before the finish: the first call is whole
+    world.script(Script {
+        times: Some(1),
+        gate: Some("cut".into()),
+        gate_after_chunks: Some(chunks),
+        cut_after_chunks: Some(chunks),
+        ..calls("job", 0, vec![shell("echo x >> bodies"), shell("echo y >> bodies")])
+    })?;
+    world.prompt(&session, "job").await?;
+    let person = async {
+        world.until_kind(&session, "tool.asked").await?;
+        let asks = pending(&world, &session).await?;
+        world.model().open_gate("cut")?;
+        Ok::<_, anyhow::Error>(asks)
+    };
+    let (outcomes, asks) = tokio::join!(world.settle(&session), person);
+    assert_eq!(outcomes?, [Failed]);
+    let asks = asks?;
+    let [ask] = asks.as_slice() else { bail!("one call was whole: {asks:?}") };
+    assert_eq!(answer(&world, ask, Answer::Once).await?, Answering::Gone);
+    assert_eq!(pending(&world, &session).await?, []);
+    let made = made(&world, &session).await?;
+    let [(.., outcome, text)] = made.as_slice() else { bail!("{made:?}") };
+    assert_eq!(*outcome, ToolOutcomeKind::Failed);
+    ensure!(text.ends_with("It never ran."), "{text}");
+    assert_eq!((session.content("bodies").as_str(), started(&world, &session).await?), ("", 0));
     world.check().await
 }
 

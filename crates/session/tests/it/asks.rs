@@ -113,6 +113,7 @@ async fn a_refusal_without_words_ends_the_work() -> Result<()> {
     world.check().await
 }
 
+// Attack 22 of asks: somebody refuses without a word, and a prompt waits for the next boundary.
 #[tokio::test]
 async fn a_steer_goes_on_instead_of_a_refused_call() -> Result<()> {
     let world = World::new().await?;
@@ -167,6 +168,7 @@ async fn what_is_saved_is_not_asked_again() -> Result<()> {
     world.check().await
 }
 
+// Attacks 7 and 8 of asks: an interrupt of a session that sleeps, and an answer after it.
 #[tokio::test]
 async fn an_interrupt_wakes_a_sleeper_and_nothing_runs() -> Result<()> {
     let world = World::new().await?;
@@ -296,6 +298,7 @@ async fn a_call_beyond_those_that_may_wait_never_runs() -> Result<()> {
     world.check().await
 }
 
+// Attack 15 of asks: while a build runs that cannot read asks, nobody is asked.
 #[tokio::test]
 async fn an_older_level_refuses_what_would_be_asked() -> Result<()> {
     let world = World::with(|settings| settings.rules.asks = None).await?;
@@ -310,6 +313,7 @@ async fn an_older_level_refuses_what_would_be_asked() -> Result<()> {
     world.check().await
 }
 
+// Attack 41 of asks.
 #[tokio::test]
 async fn a_session_made_anew_has_none_of_the_old_asks() -> Result<()> {
     let world = World::new().await?;

@@ -1,11 +1,13 @@
-//! How many transactions a drain costs, counted by the server: 2T+1.
+//! How many transactions a drain costs, counted by the server: 2T+1, and S+A+W for a call that somebody is asked about.
 
 use anyhow::{Context, Result};
 use boot::{DataDir, Durability, Postgres, PostgresOptions};
+use domain::Answer;
 use domain::DrainOutcome::Completed;
 use sqlx::{Connection, PgConnection};
 use store::RolePasswords;
 
+use crate::tools::{calls, says, shell};
 use crate::world::World;
 
 /// The next transaction id that the server will assign; asking assigns none.
@@ -53,5 +55,22 @@ async fn t_turns_are_two_t_and_one_transactions() -> Result<()> {
         let expected = i64::try_from(2 * turns + 1).context("a small number")?;
         assert_eq!(used, expected, "{prompt}: {written:?}");
     }
+    // A sleep (W) and an answer (A) cost one commit each, and going on (S) two: the claim, and the start of the body.
+    let asking = crate::permission::session(&world, &crate::asks::ASK_SHELL).await?;
+    world.script(calls("job", 0, vec![shell("echo x >> a")]))?;
+    world.script(says("job", 1, "done"))?;
+    let mut steps = vec![next_xid(&mut server).await?];
+    world.prompt(&asking, "job").await?;
+    let asks = crate::asks::sleeps(&world, &asking).await?;
+    steps.push(next_xid(&mut server).await?);
+    crate::asks::answered(&world, &asks[0], Answer::Once).await?;
+    steps.push(next_xid(&mut server).await?);
+    assert!(matches!(world.drain(&asking).await?, session::DrainExit::Ended(Completed)));
+    steps.push(next_xid(&mut server).await?);
+    let used: Vec<_> = steps.windows(2).map(|step| step[1] - step[0]).collect();
+    let (turns, starts, answers, sleeps) = (2, 2, 1, 1);
+    assert_eq!(used.iter().sum::<i64>(), 2 * turns + 1 + starts + answers + sleeps, "{used:?}");
+    // The prompt, the turn, the reply and the sleep; the answer; the claim, the start, the next turn and the end.
+    assert_eq!(used, [4, 1, 4], "{:?}", world.kinds(&asking).await?);
     world.check().await
 }

@@ -8,6 +8,7 @@
 
 mod agents;
 mod ask_attacks;
+mod ask_upgrades;
 mod asks;
 mod collected;
 mod commits;

@@ -733,7 +733,7 @@ fn runtime(
         store: Store::connect(&StoreOptions::new(url))?,
         signals: Arc::new(InProcess::new()),
         llm,
-        tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
+        tools: tools::ToolSet::standard(Arc::new(sandbox)),
         blobs: blobs::Blobs::in_folder(&folder.path().join("blobs"))?,
         models: ProviderHub::of(ConfiguredModels::single(default, Endpoint::new(model))),
         clock: clock.clone(),

@@ -49,6 +49,7 @@ impl World {
             settings: &facts.settings,
             models: &facts.models,
             tools: &facts.tools,
+            changed: None,
             saved: &[],
             session: &facts.sessions[session][at],
             workspace: if place.missing {

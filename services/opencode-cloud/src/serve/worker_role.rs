@@ -113,7 +113,7 @@ pub(crate) async fn start(
         store: setup.store,
         signals: setup.signals,
         llm: setup.llm,
-        tools: Arc::new(tools::Registry::with_web(sandbox, &setup.egress)),
+        tools: tools::ToolSet::with_web(sandbox, &setup.egress),
         blobs: setup.blobs,
         models: ProviderHub::new(setup.models, Some(setup.catalog), setup.env)
             .with_credentials(setup.credentials),

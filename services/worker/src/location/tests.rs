@@ -66,7 +66,7 @@ impl World {
             store: Store::connect(&StoreOptions::new(store_url(database.store_url())))?,
             signals: Arc::new(InProcess::new()),
             llm: Client::new(llm_client::Options::default())?,
-            tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
+            tools: tools::ToolSet::standard(Arc::new(sandbox)),
             blobs: Blobs::in_folder(&folder.path().join("blobs"))?,
             models: ProviderHub::of(ConfiguredModels::single(
                 model,
