@@ -2,8 +2,10 @@
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt;
+use reports::ErrorLayer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::BootError;
 
@@ -20,7 +22,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends the log of this process to stderr. `filter` is the value of [`LOG_VARIABLE`], such as `info` or
+/// Sends the log of this process to stderr, and its errors to Sentry once reports are on. `filter` is the value of [`LOG_VARIABLE`], such as `info` or
 /// `info,session=debug`. A second call changes nothing.
 ///
 /// # Errors
@@ -34,9 +36,10 @@ pub fn init(format: LogFormat, filter: &str) -> Result<(), BootError> {
     // An error means that there is a subscriber already, as in tests; that one stays.
     let _already_set = match format {
         LogFormat::Compact => {
-            lines.compact().with_target(false).with_ansi(io::stderr().is_terminal()).try_init()
+            let lines = lines.compact().with_target(false).with_ansi(io::stderr().is_terminal());
+            lines.finish().with(ErrorLayer).try_init()
         }
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).finish().with(ErrorLayer).try_init(),
     };
     Ok(())
 }

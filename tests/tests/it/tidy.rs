@@ -75,6 +75,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "sandbox",
             "placement-api",
             "placement",
+            "reports",
             "boot",
             "simulated-model",
             "session-rules",
@@ -90,8 +91,9 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Arrows within a layer, each one-way.
-const WITHIN: [(&str, &str); 10] = [
+const WITHIN: [(&str, &str); 11] = [
     ("access", "domain"),
+    ("boot", "reports"),
     ("credentials", "catalog"),
     ("egress", "llm-client"),
     ("history", "domain"),

@@ -33,6 +33,7 @@ use super::disk::DiskArgs;
 use super::egress::EgressArgs;
 use super::model::{check_named, is_simulated};
 use super::network::NetworkArgs;
+use super::reports::ReportArgs;
 use super::secrets::{self, SecretsArgs};
 use super::tool_policy::CommandPolicy;
 use super::traces::TraceArgs;
@@ -78,6 +79,9 @@ pub struct ClusterCommand {
     /// The traces of its processes.
     #[command(flatten)]
     pub traces: TraceArgs,
+    /// The reports of its errors.
+    #[command(flatten)]
+    pub reports: ReportArgs,
     /// The model that answers.
     #[command(flatten)]
     pub model: ModelArgs,
@@ -330,6 +334,7 @@ impl Cluster {
         providers.extend(egress.variables());
         providers.extend(args.blobs.variables());
         providers.extend(args.traces.variables());
+        providers.extend(args.reports.variables());
         for (name, value) in [
             ("OPENCODE_CLOUD_MODEL_KEY", &args.model.model_key),
             ("OPENAI_API_KEY", &args.model.openai_api_key),

@@ -30,6 +30,7 @@ mod period;
 pub mod placement_cmd;
 mod placement_role;
 mod price;
+mod reports;
 pub mod roles;
 pub mod secrets;
 pub mod secrets_cmd;

@@ -28,6 +28,7 @@ use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::metrics::MetricsArgs;
 use super::model::models;
 use super::placement_role::{self, Internal, PlacementSetup};
+use super::reports::ReportArgs;
 use super::secrets::{self, SecretsArgs};
 use super::traces::TraceArgs;
 use super::up::{check_level, check_schema};
@@ -74,6 +75,9 @@ pub struct GatewayArgs {
     /// The traces of the process.
     #[command(flatten)]
     pub traces: TraceArgs,
+    /// The reports of its errors.
+    #[command(flatten)]
+    pub reports: ReportArgs,
 }
 
 /// Arguments of `worker`.
@@ -112,6 +116,9 @@ pub struct WorkerArgs {
     /// The traces of the process.
     #[command(flatten)]
     pub traces: TraceArgs,
+    /// The reports of its errors.
+    #[command(flatten)]
+    pub reports: ReportArgs,
     /// The keys that seal credentials.
     #[command(flatten)]
     pub secrets: SecretsArgs,
@@ -259,6 +266,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let root = TaskGroup::root("gateway");
     args.metrics.serve("gateway", &root).await?;
     args.traces.start("gateway", &root)?;
+    let _reports = args.reports.start("gateway")?;
     let feed = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
     let known = Some(feed.clone());
     let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);
@@ -311,6 +319,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
     let root = TaskGroup::root("worker");
     args.metrics.serve("worker", &root).await?;
     args.traces.start("worker", &root)?;
+    let _reports = args.reports.start("worker")?;
     let catalog = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
     let known = Some(catalog.clone());
     let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);

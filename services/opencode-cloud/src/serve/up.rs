@@ -30,6 +30,7 @@ use super::greeting::{self, Greeting};
 use super::metrics::MetricsArgs;
 use super::model::{check_named, missing_key, models};
 use super::placement_role::{self, PlacementSetup};
+use super::reports::ReportArgs;
 use super::secrets::{self, SecretsArgs};
 use super::traces::TraceArgs;
 use super::worker_role::{self, WorkerSetup};
@@ -92,6 +93,9 @@ pub struct UpArgs {
     /// The traces of the process.
     #[command(flatten)]
     pub traces: TraceArgs,
+    /// The reports of its errors.
+    #[command(flatten)]
+    pub reports: ReportArgs,
     /// Directory for stock clients that name none [default: the current one]
     #[arg(long, help_heading = "Sessions", value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
@@ -225,6 +229,7 @@ async fn serve_on(
     let root = TaskGroup::root("up");
     args.metrics.serve("up", &root).await?;
     args.traces.start("up", &root)?;
+    let _reports = args.reports.start("up")?;
     let feed = args.catalog.feed(&egress, store, &clock, &root.role("catalog")).await?;
     let (known, out) = (Some(feed.clone()), egress.clone());
     let credentials = secrets::credentials(store.clone(), Some(keys), out, known, clock.clone());
