@@ -269,5 +269,7 @@ async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_
     work(api, session, "create late.txt containing three").await?;
     s3.well()?;
     oracle(api, world.model()).await?;
+    // It is a process of the journey's too, and nobody may be left behind.
+    drop(tap);
     cluster.stop(&world).await
 }
