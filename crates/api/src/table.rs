@@ -8,9 +8,11 @@ mod native;
 mod openapi;
 mod operations;
 mod policy;
+mod reference;
 mod route;
 mod scope;
 mod stock;
+mod stock_document;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -52,6 +54,7 @@ pub fn route_table() -> Vec<(Method, &'static str)> {
 }
 
 pub use self::openapi::openapi;
+pub use self::stock_document::stock_openapi;
 
 /// Returns the needs of all routes, by method and path, or why a route is open to everybody.
 #[must_use]

@@ -1,7 +1,5 @@
 //! `opencode-cloud models`: the models that can be chosen, with their limits and prices.
 
-use std::fmt::Write as _;
-
 use client::{Client, ClientOptions, parsed};
 use serde::Deserialize;
 use serde_json::Value;
@@ -174,16 +172,16 @@ fn origin(view: &ModelsView) -> String {
         return "no catalog: only the model of the service's flags is listed".to_owned();
     };
     let mut text = format!("catalog {version}");
-    let mut add = |words: &str| write!(text, ", {words}").expect("writing to a string cannot fail");
+    let mut add = |words: &str| text.push_str(words);
     if !catalog.updated.is_empty() {
-        add(&format!("last changed {}", catalog.updated));
+        add(&format!(" of {}", catalog.updated));
     }
     match (&catalog.source, catalog.seen) {
-        (Some(source), Some(seen)) => add(&format!("seen at {source} {}", local_time(seen))),
-        _ => add("shipped with the service"),
+        (Some(source), Some(seen)) => add(&format!(", seen at {source} {}", local_time(seen))),
+        _ => add(", shipped with the service"),
     }
     if let Some(failure) = &catalog.failure {
-        add(&format!("and not since: {failure}"));
+        add(&format!(", and not since: {failure}"));
     }
     printable::line(&text, 1_000)
 }
@@ -229,10 +227,7 @@ mod tests {
     #[test]
     fn the_catalog_is_told_with_its_age() {
         let shipped = origin(&view(&json!({ "updated": "2026-05-12" })));
-        assert_eq!(
-            shipped,
-            "catalog models.dev:ab, last changed 2026-05-12, shipped with the service"
-        );
+        assert_eq!(shipped, "catalog models.dev:ab of 2026-05-12, shipped with the service");
         let failing = json!({ "updated": "", "source": "http://c.example/api.json", "seen": 0, "failure": "status 502" });
         let failing = origin(&view(&failing));
         assert!(failing.starts_with("catalog models.dev:ab, seen at http://c.example/api.json 19"));

@@ -105,6 +105,61 @@ async fn tables_fit_terminals_of_80_and_200_columns() -> Result<()> {
     up.stop(&world).await
 }
 
+/// Commands that only read, and a word of what each shows.
+const READS: [(&str, &str); 11] = [
+    ("session show SESSION", "created "),
+    ("session show SESSION --messages", "user msg_"),
+    ("session inbox SESSION", "nothing waits"),
+    ("project show PROJECT", "SESSION"),
+    ("provider list", "SET UP BY"),
+    ("models", "CONTEXT"),
+    ("credential list", "no credentials"),
+    ("ask list", "nothing waits"),
+    ("usage", "PROMPTS"),
+    ("limit list", "there is no limit"),
+    ("session --help", "unarchive"),
+];
+
+#[tokio::test]
+async fn commands_read_well_at_80_and_200_columns_and_in_pipes() -> Result<()> {
+    executable()?; // report a missing executable first
+    let world = World::new().await?;
+    let up = world.up().await?;
+    let place = world.workspace("place")?;
+    let api = up.api();
+    let project = api.project(&place).await?;
+    let title = "Find out why the parser loses the last line, and mend it";
+    let new = json!({ "id": "ses_read", "title": title });
+    api.post(&format!("/project/{project}/session"), &new).await?.ok()?;
+    let prompt = json!({ "id": "msg_read", "text": "say 3 words" });
+    api.post("/platform/session/ses_read/message", &prompt).await?.ok()?;
+    api.post("/platform/session/ses_read/wait", &json!({})).await?.ok()?;
+    let terminal = Terminal::shell(&world, "home", api, &place, (80, 70), &BASH)?;
+    terminal.until(">").await?;
+    for columns in [80, 200] {
+        terminal.resize(columns)?;
+        for (at, (command, word)) in READS.iter().enumerate() {
+            let command = command.replace("SESSION", "ses_read").replace("PROJECT", &project);
+            let command = format!("opencode-cloud {command} && echo w''ell");
+            printed(&terminal, at + 100 * usize::from(columns), &command).await?;
+            let shown = terminal.whole_lines()?;
+            let told = || format!("{command} at {columns}: {shown:#?}");
+            ensure!(shown.iter().any(|line| line.contains(word)), told());
+            ensure!(shown.iter().any(|line| line == "well"), told());
+            let widest = shown.iter().map(|line| line.chars().count()).max();
+            ensure!(widest <= Some(usize::from(columns)), told());
+        }
+    }
+    terminal.resize(80)?;
+    // A pipe is no terminal: nothing is cut, and nothing is coloured.
+    let listed = "NO_COLOR= opencode-cloud session list | tee list.txt";
+    printed(&terminal, 1, listed).await?;
+    let text = std::fs::read_to_string(place.join("list.txt"))?;
+    ensure!(text.contains(title) && !text.contains('\u{1b}'), "{text}");
+    drop(terminal);
+    up.stop(&world).await
+}
+
 fn is_installed(shell: &str) -> bool {
     Command::new(shell).arg("--version").output().is_ok_and(|told| told.status.success())
 }

@@ -96,6 +96,12 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
+    /// Returns the lines that programs printed, each whole where the terminal had to break it.
+    pub(crate) fn whole_lines(&self) -> Result<Vec<String>> {
+        let screen = self.tmux(&["capture-pane", "-p", "-J"])?;
+        Ok(screen.lines().map(|line| line.trim_end().to_owned()).collect())
+    }
+
     /// Types a text as it is.
     pub(crate) fn type_text(&self, text: &str) -> Result<()> {
         self.tmux(&["send-keys", "-l", text]).map(drop)

@@ -1,4 +1,5 @@
-//! The operations of the released contract that need no handler: each answers a constant, or refuses with a sentence.
+//! The operations of the released contract, and the routes of those that need no handler: each answers a constant, or
+//! refuses with a sentence.
 //!
 //! `contract/operations.tsv` has all operations of the contract. A constant is true for this service and harmless to a
 //! client; everything else that we do not do is refused, so that nobody waits for it.
@@ -20,68 +21,82 @@ const TABLE: &str = include_str!("../../contract/operations.tsv");
 /// The end of an answer that has no body.
 const NO_BODY: &str = "-";
 
-/// The rows that need no handler.
-static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
-    TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(Row::read).collect()
-});
-
-/// A row of the table.
-struct Row {
-    method: Method,
+/// An operation of the contract, and what this service does with it.
+pub(super) struct Contracted {
+    pub(super) method: &'static str,
+    /// The path as the contract has it.
+    pub(super) path: &'static str,
+    pub(super) operation: &'static str,
+    pub(super) state: State,
     /// The path as the router has it.
-    path: String,
-    answer: Answer,
+    routed: String,
 }
 
-/// The answer of an operation that needs no handler.
-enum Answer {
+/// What is done with an operation.
+pub(super) enum State {
+    /// A handler answers it.
+    Served,
     Nothing,
     Constant(Value),
-    Refusal(&'static str),
+    Refused(&'static str),
 }
 
-impl Row {
-    /// Reads a row; `None` for one that has a handler.
+impl Contracted {
+    /// Reads a row.
     ///
     /// # Panics
     /// With a row of another form. Tests read them all.
-    fn read(line: &'static str) -> Option<Self> {
+    fn read(line: &'static str) -> Self {
         let columns: Vec<&'static str> = line.split('\t').collect();
-        let answer = match columns[3..] {
-            ["served"] => return None,
-            ["constant", NO_BODY] => Answer::Nothing,
+        let state = match columns[3..] {
+            ["served"] => State::Served,
+            ["constant", NO_BODY] => State::Nothing,
             ["constant", answer] => {
-                Answer::Constant(serde_json::from_str(answer).expect("a constant is JSON"))
+                State::Constant(serde_json::from_str(answer).expect("a constant is JSON"))
             }
-            ["refused", why] => Answer::Refusal(why),
+            ["refused", why] => State::Refused(why),
             _ => panic!("a row of operations.tsv has another form: {line}"),
         };
-        let method = columns[0].parse().expect("a method");
-        Some(Self { method, path: routed(columns[1]), answer })
+        let [method, path, operation, ..] = columns[..] else {
+            panic!("a row of operations.tsv has another form: {line}")
+        };
+        Self { method, path, operation, state, routed: routed(path) }
     }
+}
+
+/// Returns every operation of the contract, in its order.
+pub(super) fn contracted() -> &'static [Contracted] {
+    static ROWS: LazyLock<Vec<Contracted>> = LazyLock::new(|| {
+        TABLE.lines().filter(|line| !line.starts_with('#')).map(Contracted::read).collect()
+    });
+    &ROWS
 }
 
 /// Returns the routes that need no handler.
 pub(super) fn routes() -> Vec<Route> {
-    ROWS.iter().map(route).collect()
+    contracted().iter().filter_map(route).collect()
 }
 
-fn route(row: &'static Row) -> Route {
-    let (method, policy) = (row.method.clone(), Needs(Need::SessionRead));
-    match &row.answer {
-        Answer::Nothing => {
-            Route::new(method, &row.path, policy, async |_: CanRead| StatusCode::NO_CONTENT)
+/// Returns the route of an operation; `None` for one that has a handler.
+fn route(row: &'static Contracted) -> Option<Route> {
+    let method: Method = row.method.parse().expect("a method");
+    let (path, policy) = (row.routed.as_str(), Needs(Need::SessionRead));
+    let route = match &row.state {
+        State::Served => return None,
+        State::Nothing => {
+            Route::new(method, path, policy, async |_: CanRead| StatusCode::NO_CONTENT)
         }
-        Answer::Constant(answer) => {
-            Route::new(method, &row.path, policy, async move |_: CanRead| Json(answer))
+        State::Constant(answer) => {
+            Route::new(method, path, policy, async move |_: CanRead| Json(answer))
         }
-        Answer::Refusal(why) => {
+        State::Refused(why) => {
             let refusal = async move |access, state, headers, params, uri| {
                 refuse(access, state, headers, params, uri, why).await
             };
-            Route::new(method, &row.path, policy, refusal)
+            Route::new(method, path, policy, refusal)
         }
-    }
+    };
+    Some(route)
 }
 
 /// Returns a path of the contract under the router's names of parameters: `{session}` for `{sessionID}`.

@@ -28,7 +28,7 @@ struct Operation {
 
 impl Released {
     fn read() -> Result<Self> {
-        Ok(serde_json::from_str(include_str!("../contract/released.json"))?)
+        Ok(serde_json::from_str(include_str!("../../contract/released.json"))?)
     }
 
     /// Checks an answer against the operation's schema for its status.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use api::{openapi, route_table};
+use api::{openapi, route_table, stock_openapi};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::StatusCode;
@@ -15,7 +15,8 @@ use crate::drain::{at, begin};
 use crate::world::{World, call, ok, request, send};
 
 /// Where the document is shown. It does not have these routes itself.
-const DOCUMENT: [&str; 2] = ["/platform/openapi.json", "/platform/reference"];
+const DOCUMENT: [&str; 3] =
+    ["/platform/openapi.json", "/platform/reference", "/platform/reference/stock"];
 
 /// Every operation: method, path and what is said of it.
 fn operations() -> Vec<(String, String, &'static Value)> {
@@ -41,15 +42,38 @@ fn check(schema: &Value, body: &Value) -> Result<()> {
 }
 
 #[test]
-fn the_committed_document_is_that_of_the_routes() -> Result<()> {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi/native.json");
-    let text = format!("{:#}\n", openapi());
-    if std::env::var_os("WRITE_OPENAPI").is_some() {
-        std::fs::write(&file, &text)?;
+fn the_committed_documents_are_those_of_the_routes() -> Result<()> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi");
+    for (name, document) in [("native.json", openapi()), ("stock.json", stock_openapi())] {
+        let (file, text) = (folder.join(name), format!("{document:#}\n"));
+        if std::env::var_os("WRITE_OPENAPI").is_some() {
+            std::fs::write(&file, &text)?;
+        }
+        let committed = std::fs::read_to_string(&file)?;
+        let file = file.display();
+        ensure!(committed == text, "run this test with WRITE_OPENAPI=1, and commit {file}");
     }
-    let committed = std::fs::read_to_string(&file)?;
-    ensure!(committed == text, "run this test with WRITE_OPENAPI=1, and commit {}", file.display());
     Ok(())
+}
+
+#[test]
+fn the_stock_document_says_what_is_done_with_each_operation() {
+    let document = stock_openapi();
+    let paths = document["paths"].as_object().expect("paths");
+    let all: Vec<&Value> =
+        paths.values().flat_map(|methods| methods.as_object().expect("methods").values()).collect();
+    assert_eq!(all.len(), 188);
+    let count = |state: &str| all.iter().filter(|said| said["x-state"] == state).count();
+    assert_eq!(count("served") + count("constant") + count("refused"), all.len());
+    let is_success = |status: &String| status.starts_with('2');
+    for said in &all {
+        let succeeds = said["responses"].as_object().expect("answers").keys().any(is_success);
+        assert_eq!(succeeds, said["x-state"] != "refused", "{said}");
+    }
+    let sent = &document["paths"]["/session/{sessionID}/message"]["post"];
+    assert!(sent["requestBody"]["content"]["application/json"]["schema"].is_object(), "{sent}");
+    let stream = &document["paths"]["/event"]["get"]["responses"]["200"]["content"];
+    assert!(stream["text/event-stream"]["schema"].is_object(), "{stream}");
 }
 
 #[test]
@@ -74,7 +98,7 @@ fn every_own_route_is_an_operation_with_a_name_of_its_own() {
 }
 
 #[test]
-fn every_reference_of_the_document_leads_somewhere() {
+fn every_reference_of_a_document_leads_somewhere() {
     fn walk(value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Object(members) => {
@@ -85,12 +109,14 @@ fn every_reference_of_the_document_leads_somewhere() {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
-    let mut found = Vec::new();
-    walk(openapi(), &mut found);
-    assert!(found.len() > 100, "{}", found.len());
-    for reference in found {
-        let pointer = reference.trim_start_matches('#');
-        assert!(openapi().pointer(pointer).is_some(), "{reference}");
+    for document in [openapi(), stock_openapi()] {
+        let mut found = Vec::new();
+        walk(document, &mut found);
+        assert!(found.len() > 100, "{}", found.len());
+        for reference in found {
+            let pointer = reference.trim_start_matches('#');
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
     }
 }
 
@@ -149,25 +175,42 @@ async fn every_answer_is_what_the_document_says() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_shows_every_operation_without_a_key() -> Result<()> {
+async fn pages_show_every_operation_without_a_key() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
-    let response = send(&gateway, request("GET", "/platform/reference", "", None)).await;
-    ensure!(response.status() == StatusCode::OK);
-    let policy = response.headers()["content-security-policy"].to_str()?.to_owned();
-    ensure!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
-    let page = axum::body::to_bytes(response.into_body(), usize::MAX).await?;
-    let page = String::from_utf8(page.to_vec())?;
-    for (_, path, said) in operations() {
-        let summary = said["summary"].as_str().context("a summary")?;
-        ensure!(page.contains(&format!("<code>{path}</code>")) && page.contains(summary), "{path}");
+    let pages = [
+        ("/platform/reference", "/platform/openapi.json", openapi()),
+        ("/platform/reference/stock", "/doc", stock_openapi()),
+    ];
+    for (path, json, document) in pages {
+        let (status, served) = call(&gateway, "GET", json, "", None).await;
+        ensure!(status == StatusCode::OK && served == *document, "{json}: {status}");
+        let response = send(&gateway, request("GET", path, "", None)).await;
+        ensure!(response.status() == StatusCode::OK);
+        let policy = response.headers()["content-security-policy"].to_str()?.to_owned();
+        ensure!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+        let page = axum::body::to_bytes(response.into_body(), usize::MAX).await?;
+        let page = String::from_utf8(page.to_vec())?;
+        for (path, methods) in document["paths"].as_object().context("paths")? {
+            ensure!(page.contains(&format!("<code>{path}</code>")), "{path}");
+            for said in methods.as_object().into_iter().flat_map(|methods| methods.values()) {
+                let summary = said["summary"].as_str().context("a summary")?;
+                let shown = summary.replace('&', "&amp;").replace('<', "&lt;");
+                let shown = shown.replace('>', "&gt;").replace('"', "&quot;");
+                ensure!(page.contains(&shown), "{path}: {summary}");
+            }
+        }
+        for link in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+            let (quoted, plain) = (format!("id=\"{link}\""), format!("id={link}>"));
+            ensure!(page.contains(&quoted) || page.contains(&plain), "#{link} leads nowhere");
+        }
+        ensure!(!page.contains("<script"), "the page needs no scripts");
+        ensure!(!page.contains(" src=") && !page.contains("style=\""), "it loads nothing");
+        // The hash of the policy is that of the style between the tags.
+        let style = page.split("<style>").nth(1).and_then(|rest| rest.split("</style>").next());
+        let hash = BASE64_STANDARD.encode(Sha256::digest(style.context("a style")?));
+        ensure!(policy.contains(&format!("'sha256-{hash}'")), "{policy}");
     }
-    ensure!(!page.contains("<script"), "the page needs no scripts");
-    ensure!(!page.contains(" src=") && !page.contains("style=\""), "it loads nothing");
-    // The hash of the policy is that of the style between the tags.
-    let style = page.split("<style>").nth(1).and_then(|rest| rest.split("</style>").next());
-    let hash = BASE64_STANDARD.encode(Sha256::digest(style.context("a style")?));
-    ensure!(policy.contains(&format!("'sha256-{hash}'")), "{policy}");
     Ok(())
 }
 

@@ -1,0 +1,134 @@
+//! The OpenAPI 3.1 document of the stock dialect: the operations of the released contract, and what this service does
+//! with each.
+//!
+//! `contract/operations.tsv` says what is done. `contract/released.json` has the schemas of the contract: of each
+//! operation's answers, and of what a served one takes.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::operations::{Contracted, State};
+
+const RELEASED: &str = include_str!("../../contract/released.json");
+
+const ABOUT: &str = "The operations of the released OpenCode contract at this service, for released clients. Each is `served`, \
+answers a `constant` that is true for this service, or is `refused` with a sentence that names another way. Every operation \
+wants an API key: as a Bearer token, or as the password of Basic authentication.";
+
+#[derive(Deserialize)]
+struct Released {
+    operations: BTreeMap<String, Schemas>,
+    schemas: Map<String, Value>,
+}
+
+/// The schemas of an operation.
+#[derive(Deserialize)]
+struct Schemas {
+    answers: BTreeMap<String, Option<Value>>,
+    #[serde(default)]
+    query: Vec<Map<String, Value>>,
+    #[serde(default)]
+    body: Option<Value>,
+}
+
+/// Returns the document. It is the same for every gateway of a build.
+#[must_use]
+pub fn stock_openapi() -> &'static Value {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+    &DOCUMENT
+}
+
+fn document() -> Value {
+    let released: Released = serde_json::from_str(RELEASED).expect("tests read it");
+    let mut paths: Map<String, Value> = Map::new();
+    for row in super::operations::contracted() {
+        let schemas = &released.operations[&format!("{} {}", row.method, row.path)];
+        let operations = paths.entry(row.path).or_insert_with(|| json!({}));
+        operations[row.method.to_ascii_lowercase()] = operation(row, schemas);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "OpenCode Cloud: released contract", "version": "1", "description": ABOUT },
+        "security": [{ "bearer": [] }, { "basic": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": released.schemas,
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer" },
+                "basic": { "type": "http", "scheme": "basic", "description": "Any user, and the key as password" },
+            },
+        },
+    })
+}
+
+fn operation(row: &Contracted, schemas: &Schemas) -> Value {
+    let mut parameters: Vec<Value> = in_path(row.path).collect();
+    parameters.extend(schemas.query.iter().map(|query| {
+        let mut parameter = query.clone();
+        parameter.insert("in".to_owned(), json!("query"));
+        Value::Object(parameter)
+    }));
+    let (state, summary) = match &row.state {
+        State::Served => ("served", "Answers as the contract says".to_owned()),
+        State::Nothing => ("constant", "Answers without a body, and does nothing".to_owned()),
+        State::Constant(answer) => ("constant", format!("Always answers {answer}")),
+        State::Refused(why) => ("refused", (*why).to_owned()),
+    };
+    let mut operation = json!({
+        "operationId": row.operation,
+        "summary": summary,
+        "tags": [row.operation.split('.').next().unwrap_or_default()],
+        "parameters": parameters,
+        "responses": responses(row, schemas),
+        "x-state": state,
+    });
+    if let Some(body) = &schemas.body {
+        operation["requestBody"] = json!({ "content": { "application/json": { "schema": body } } });
+    }
+    operation
+}
+
+fn responses(row: &Contracted, schemas: &Schemas) -> Value {
+    let answers = schemas.answers.iter().filter(|(status, _)| {
+        let is_success = status.starts_with('2');
+        !is_success || !matches!(row.state, State::Refused(_))
+    });
+    let responses = answers.map(|(status, schema)| {
+        let mut answer = json!({ "description": meaning(status) });
+        if let Some(schema) = schema {
+            answer["content"] = json!({ "application/json": { "schema": schema } });
+        } else if status == "200" && row.path.ends_with("/event") {
+            let event = json!({ "type": "string", "contentMediaType": "application/json" });
+            answer["content"] = json!({ "text/event-stream": { "schema": event } });
+        }
+        (status.clone(), answer)
+    });
+    let mut responses: Map<String, Value> = responses.collect();
+    for status in ["401", "429", "503"] {
+        responses.entry(status).or_insert_with(|| json!({ "description": meaning(status) }));
+    }
+    Value::Object(responses)
+}
+
+fn meaning(status: &str) -> &'static str {
+    match status {
+        "400" => "The request cannot be read, or asks for what is not done here",
+        "401" => "The key is missing, or is not good",
+        "404" => "There is no such thing in this organisation",
+        "409" => "It does not fit what is there",
+        "429" => "Too many requests: ask again",
+        "503" => "The database does not answer, or the service is busy: ask again",
+        status if status.starts_with('2') => "It was done",
+        _ => "It was not done",
+    }
+}
+
+fn in_path(path: &str) -> impl Iterator<Item = Value> {
+    let names = path.split('/').filter_map(|step| step.strip_prefix('{')?.strip_suffix('}'));
+    names.map(|name| {
+        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+    })
+}
