@@ -301,7 +301,7 @@ impl<'r> Drain<'r> {
         let rules = self.stage.rules();
         let title = self.title.done();
         let unsaved = !self.log.history().unsaved().is_empty();
-        let (captured, capturing) = (self.files.event(unsaved), self.files.is_running());
+        let (captured, capturing) = (self.files.event(unsaved), self.files.is_wanted(unsaved));
         let mut is_written = false;
         let decided = self
             .log

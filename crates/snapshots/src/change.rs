@@ -8,12 +8,12 @@ use blobs::Blobs;
 use bytes::Bytes;
 use similar::{DiffOp, TextDiff};
 
+use crate::captured::PackRef;
 use crate::compare::{Change, compare};
 use crate::error::SnapshotError;
 use crate::limits::SnapshotLimits;
 use crate::object::{Entry, Kind, ObjectId, TreeId};
 use crate::objects::Objects;
-use crate::shadow::PackRef;
 
 /// The number of files compared per read from packs. Bounds the contents in memory.
 const CHUNK: usize = 32;

@@ -11,7 +11,7 @@
 //! its row. A row's packs hold every object of its tree.
 //!
 //! Invariant: an object counts as stored only once its pack's row is committed ([`Shadow::committed`]). Until
-//! then every further Capture packs it again.
+//! then every further Capture's pack has it too.
 //! Invariant: a file is restored whole or not at all, and [`Unsaved::Keep`] never removes or replaces content
 //! that is in no pack.
 //! Invariant: nothing outside the Location's directory is read or written, whatever symlinks exist.
@@ -19,6 +19,7 @@
 //! Absent: rows, events, when to capture, collecting packs that no row names. Ignored files, special files,
 //! owners, times and extended attributes are in no snapshot; see the README.
 
+mod captured;
 mod change;
 mod compare;
 mod contents;
@@ -40,6 +41,7 @@ mod steps;
 mod touched;
 mod travel;
 
+pub use captured::{Captured, PackRef};
 pub use change::{ChangeStatus, FileChange, FileChanges, diff, file_at};
 pub use error::SnapshotError;
 pub use give::give;
@@ -49,7 +51,7 @@ pub use objects::BLOB_KIND;
 pub use restore::{Restored, Unsaved};
 pub use rules::{IgnoreFiles, IgnoreRules};
 pub use scan::{GIVEN_PACK, Skipped, Why};
-pub use shadow::{Captured, PackRef, Shadow, ShadowOptions};
+pub use shadow::{Shadow, ShadowOptions};
 pub use touched::Touched;
 pub use travel::{Intake, IntakeError, Object, ObjectKind, ObjectWalk};
 

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -105,7 +106,7 @@ enum Sink {
     File(io::BufWriter<File>),
 }
 
-/// Builds a pack.
+/// Builds a pack. More can be added after it was finished, for another one that has all of it.
 pub(crate) struct PackWriter {
     sink: Sink,
     folder: PathBuf,
@@ -146,10 +147,6 @@ impl PackWriter {
             limit,
             compressor: Compressor::new(LEVEL).map_err(failed)?,
         })
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.order.is_empty()
     }
 
     pub(crate) fn has(&self, id: ObjectId) -> bool {
@@ -202,8 +199,8 @@ impl PackWriter {
         Ok(())
     }
 
-    /// Adds the index; `None` if the pack is empty.
-    pub(crate) fn finish(mut self) -> Result<Option<Pack>, SnapshotError> {
+    /// Returns the pack with its index; `None` if it is empty.
+    pub(crate) fn finish(&mut self) -> Result<Option<Pack>, SnapshotError> {
         if self.order.is_empty() {
             return Ok(None);
         }
@@ -220,21 +217,26 @@ impl PackWriter {
         bytes.extend_from_slice(&(index.len() as u64).to_be_bytes());
         bytes.extend_from_slice(&hash);
         bytes.extend_from_slice(MAGIC);
-        let folder = self.folder.clone();
-        let failed = || SnapshotError::io("write a pack in", &folder);
-        self.write(&bytes).map_err(failed())?;
+        let failed = || SnapshotError::io("write a pack in", &self.folder);
         let total = self.at + bytes.len() as u64;
-        let body = match self.sink {
-            Sink::Memory(memory) => PackBody::Memory(memory.into()),
-            Sink::File(file) => {
-                let done = file.into_inner().map_err(io::IntoInnerError::into_error);
-                let mut file = done.map_err(failed())?;
-                file.rewind().map_err(failed())?;
-                PackBody::File(file)
-            }
+        let body = match &mut self.sink {
+            Sink::Memory(memory) => PackBody::Memory([&memory[..], &bytes].concat().into()),
+            Sink::File(file) => PackBody::File(ended(file, self.at, &bytes).map_err(failed())?),
         };
         Ok(Some(Pack { body, bytes: total, index, hash }))
     }
+}
+
+/// Writes the end of a pack behind its objects, and returns the whole file with a position of its own. The next object takes the
+/// place of this end.
+fn ended(file: &mut io::BufWriter<File>, at: u64, end: &[u8]) -> io::Result<File> {
+    file.write_all(end)?;
+    // Nothing may be left behind a shorter end than the last one.
+    file.flush()?;
+    file.get_ref().set_len(at + end.len() as u64)?;
+    file.seek(io::SeekFrom::Start(at))?;
+    // It has no name, and a copy of the descriptor would share its position.
+    File::open(format!("/proc/self/fd/{}", file.get_ref().as_raw_fd()))
 }
 
 #[cfg(test)]
@@ -250,15 +252,18 @@ mod tests {
             writer.add(ObjectId::of(object), object)?;
         }
         let mut pack = writer.finish()?.unwrap();
-        let bytes = match &mut pack.body {
+        Ok((all(&mut pack), pack))
+    }
+
+    fn all(pack: &mut Pack) -> Vec<u8> {
+        match &mut pack.body {
             PackBody::Memory(bytes) => bytes.to_vec(),
             PackBody::File(file) => {
                 let mut bytes = Vec::new();
                 file.read_to_end(&mut bytes).unwrap();
                 bytes
             }
-        };
-        Ok((bytes, pack))
+        }
     }
 
     fn noise(length: usize) -> Vec<u8> {
@@ -292,6 +297,29 @@ mod tests {
             }
         }
         assert!(written(&[text.as_bytes()], 100_000).unwrap().0.len() < 300);
+    }
+
+    #[test]
+    fn a_finished_pack_can_be_added_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (small, large) = (noise(3_000), noise(9_000_000));
+        for first in [&small, &large] {
+            let mut writer = PackWriter::new(folder.path(), u64::MAX).unwrap();
+            for object in [first, &noise(2_000), &noise(40)] {
+                writer.add(ObjectId::of(object), object).unwrap();
+                let mut unread = writer.finish().unwrap().unwrap();
+                let mut pack = writer.finish().unwrap().unwrap();
+                let bytes = all(&mut pack);
+                assert_eq!(all(&mut unread), bytes);
+                assert_eq!(pack.bytes, bytes.len() as u64);
+                let footer = Footer::parse(&bytes[bytes.len() - FOOTER_BYTES..]).unwrap();
+                assert_eq!(footer.index_at, writer.at);
+                for (id, span) in pack.index {
+                    let stored = &bytes[span.offset as usize..][..span.stored as usize];
+                    assert!(unpack(id, span, stored).is_some());
+                }
+            }
+        }
     }
 
     #[test]

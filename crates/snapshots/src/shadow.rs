@@ -12,6 +12,7 @@ use sandbox::{LocationLock, lock};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tracing::warn;
 
+use crate::captured::{Captured, PackRef};
 use crate::change::{FileChanges, show};
 use crate::compare::{Change, compare};
 use crate::contents;
@@ -33,19 +34,6 @@ use crate::touched::Touched;
 const ROUNDS: usize = 4;
 /// The number of files read by a scan above which the stat index is saved.
 const SAVE_AFTER: usize = 256;
-
-/// A committed row of the Location: a tree, and the pack that came with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackRef {
-    /// The token under which it was captured.
-    pub token: FencingToken,
-    /// Its number under that token.
-    pub ordinal: i64,
-    /// The tree.
-    pub tree: TreeId,
-    /// The pack with the tree's new content; `None` if it has no new content.
-    pub pack: Option<String>,
-}
 
 /// The parts of a Location's snapshots.
 #[derive(Clone)]
@@ -73,37 +61,6 @@ pub struct ShadowOptions {
     pub limits: SnapshotLimits,
     /// The clock, for the age of files' times.
     pub clock: Arc<dyn Clock>,
-}
-
-/// A tree that differs from the previous one, or the same tree with new left-out files. Its pack is stored,
-/// and its row can be written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Captured {
-    /// The token.
-    pub token: FencingToken,
-    /// Its number under that token; later Captures have greater ones.
-    pub ordinal: i64,
-    /// The tree.
-    pub tree: TreeId,
-    /// The previous tree; `None` for the Location's first.
-    pub parent: Option<TreeId>,
-    /// The stored pack; `None` if committed packs hold the whole tree.
-    pub pack: Option<String>,
-    /// The size of the pack in bytes.
-    pub bytes: u64,
-    /// The changes since `parent`; empty for the Location's first.
-    pub changes: FileChanges,
-    /// Files that are in no snapshot although no ignore file names them, and that were not reported before.
-    pub skipped: Skipped,
-}
-
-impl Captured {
-    /// Returns the row for it.
-    #[must_use]
-    pub fn pack_ref(&self) -> PackRef {
-        let Self { token, ordinal, tree, pack, .. } = self;
-        PackRef { token: *token, ordinal: *ordinal, tree: *tree, pack: pack.clone() }
-    }
 }
 
 /// One Location's snapshots. Cheap to clone. Runs one operation at a time; others wait.
@@ -137,6 +94,12 @@ struct State {
     telling: Vec<(i64, Vec<LeftOut>)>,
     /// The files outside of `.git` that are too large.
     large: LargeFiles,
+    /// What was packed since the last committed Capture. A Capture that nobody waited for, that could not be stored or that got
+    /// no row leaves it to the next one, which reads and compresses nothing of it again.
+    packed: Option<PackWriter>,
+    /// The number of files read.
+    #[cfg(test)]
+    read: usize,
 }
 
 type Guard = OwnedMutexGuard<State>;
@@ -182,6 +145,9 @@ impl Shadow {
             told: HashMap::new(),
             telling: Vec::new(),
             large: LargeFiles::default(),
+            packed: None,
+            #[cfg(test)]
+            read: 0,
         };
         let mut names: Vec<_> = options.seed.iter().filter_map(|seed| seed.pack.clone()).collect();
         names.extend(oldest_first(&options.packs));
@@ -202,7 +168,8 @@ impl Shadow {
     /// `Nothing` costs nothing. `Paths` scans only those; anything else, and the first Capture, reads the
     /// stat of all files. Write the result as a row, then call [`Shadow::committed`] or
     /// [`Shadow::abandoned`]. After an error or a dropped future, the next Capture covers this one's files
-    /// again.
+    /// again. What a dropped one was reading is read to the end meanwhile, so a Capture that takes longer than
+    /// anybody waits comes to its end in several ones.
     pub async fn capture(&self, touched: &Touched) -> Result<Option<Captured>, SnapshotError> {
         let mut state = self.state.clone().lock_owned().await;
         state.owed = std::mem::take(&mut state.owed).and(touched.clone());
@@ -218,6 +185,7 @@ impl Shadow {
             // On the first scan: the process that captured the recorded tree has reported its left-out files.
             state.told(left_out);
             state.owed = Touched::Nothing;
+            state.packed = None;
             return Ok(None);
         }
         // A number is used only once, so that no pack ever replaces another.
@@ -259,6 +227,9 @@ impl Shadow {
         let newer = state.committed.is_none_or(|(_, ordinal)| ordinal < captured.ordinal);
         if newer {
             state.committed = Some((captured.tree, captured.ordinal));
+        }
+        if captured.ordinal >= state.ordinal {
+            state.packed = None;
         }
         let told = state.take_telling(captured.ordinal);
         state.told(told);
@@ -351,6 +322,12 @@ impl Shadow {
         self.held.objects.unread().await
     }
 
+    /// Returns the number of files read.
+    #[cfg(test)]
+    pub(crate) async fn read(&self) -> usize {
+        self.state.lock().await.read
+    }
+
     /// Saves the stat index for this worker's next scan after a restart. Call it when the Location is
     /// released.
     pub async fn save(&self) -> Result<(), SnapshotError> {
@@ -373,9 +350,13 @@ impl Held {
     /// Scans the owed files, and packs objects that no committed pack has.
     fn find(&self, mut state: Guard) -> Result<(Guard, Found), SnapshotError> {
         let limit = self.options.limits.capture_bytes;
-        let mut pack = PackWriter::new(&self.options.cache, limit)?;
+        // After an error it is given up: it may be what was too large.
+        let mut pack = match state.packed.take() {
+            Some(pack) => pack,
+            None => PackWriter::new(&self.options.cache, limit)?,
+        };
         let mut keep = |id: ObjectId, bytes: Bytes| {
-            if self.objects.is_kept(id) {
+            if self.objects.is_kept(id) || pack.has(id) {
                 return Ok(());
             }
             self.objects.remember(id, &bytes);
@@ -392,15 +373,21 @@ impl Held {
             let mut missing = Vec::new();
             self.collect(&state.dir, &mut PathBuf::new(), &mut pack, &mut missing)?;
             if missing.is_empty() {
+                if self.objects.is_kept(root) {
+                    let found = Found { tree: TreeId(root), pack: None, contents: None, left_out };
+                    return Ok((state, found));
+                }
                 let mut contents = None;
-                if !pack.is_empty() && self.objects.wants_contents() {
+                if self.objects.wants_contents() {
                     let bytes = self.objects.contents(state.dir.ids()).bytes();
                     let id = ObjectId::of(&bytes);
                     pack.add(id, &bytes)?;
                     contents = Some(id);
                 }
-                let pack = pack.finish()?;
-                return Ok((state, Found { tree: TreeId(root), pack, contents, left_out }));
+                let finished = pack.finish()?;
+                state.packed = Some(pack);
+                let found = Found { tree: TreeId(root), pack: finished, contents, left_out };
+                return Ok((state, found));
             }
             let mut keep = |id: ObjectId, bytes: Bytes| pack.add(id, &bytes);
             self.look_again(&mut state, &missing, &mut keep)?;
@@ -430,6 +417,10 @@ impl Held {
         }
         state.seen = was_seen || *touched == Touched::Anything;
         let (read, left_out) = (scan.read, scan.left_out);
+        #[cfg(test)]
+        {
+            state.read += read;
+        }
         state.large.note(touched, &left_out);
         if read >= SAVE_AFTER {
             index::save(&state.dir, &index_path(options), &self.steps)?;
@@ -449,6 +440,10 @@ impl Held {
         for path in paths {
             state.dir.doubt(path);
             scan.path(&root, &mut state.dir, path)?;
+        }
+        #[cfg(test)]
+        {
+            state.read += scan.read;
         }
         Ok(())
     }

@@ -256,7 +256,7 @@ impl Intake {
     /// # Errors
     /// When it cannot be stored.
     pub async fn store(
-        self,
+        mut self,
         blobs: &Blobs,
         org: &str,
         name: &str,

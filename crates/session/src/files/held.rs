@@ -20,6 +20,9 @@ use super::capture::{Capture, Looked, Recorded};
 /// The most Locations in a chain of copies.
 const MAX_SEEDS: usize = 32;
 
+/// The most captures in a row that nobody waited for, after which a drain that ends continues one.
+const LATE_TRIES: u32 = 4;
+
 /// How often the pause after a failed capture doubles.
 const MAX_DOUBLINGS: u32 = 5;
 
@@ -54,6 +57,9 @@ pub struct FilesOptions {
 pub struct SnapshotSettings {
     /// How long calls that may change files, and a drain's end, wait for a capture.
     pub wait: Duration,
+    /// How long a drain that ends then waits for what is left of that capture, while no new input is there: nobody captures
+    /// after it. Only where a takeover needs the snapshot.
+    pub last_wait: Duration,
     /// How long nothing is captured after a failed capture. It doubles after each further failure, up to 32 times
     /// this. The missing changes are not forgotten.
     pub back_off: Duration,
@@ -65,6 +71,7 @@ impl Default for SnapshotSettings {
     fn default() -> Self {
         Self {
             wait: Duration::from_secs(30),
+            last_wait: Duration::from_mins(3),
             back_off: Duration::from_secs(30),
             limits: SnapshotLimits::default(),
         }
@@ -158,6 +165,8 @@ struct State {
     in_vain: u32,
     /// Whether a warning about calls that did not wait was logged.
     warned: bool,
+    /// Whether nobody waited for the last capture any longer, and the next one continues its work.
+    late: bool,
 }
 
 impl std::fmt::Debug for Files {
@@ -246,25 +255,43 @@ impl Files {
         self.held.state().dirty
     }
 
+    /// Returns whether a drain that ends should continue a capture that nobody waited for any longer. After a few in vain,
+    /// such as of a workspace that is too large to look at, it should not.
+    pub(crate) fn is_left_late(&self) -> bool {
+        let state = self.held.state();
+        state.late && state.in_vain <= LATE_TRIES && !self.is_peoples()
+    }
+
     /// Captures possible changes, and those that earlier captures missed. Returns `None` if it is unknown whether
     /// anything has changed. Logs a failure and leaves its changes to the next capture.
     pub(crate) async fn capture(&self, touched: Touched) -> Option<Capture> {
         self.owe(touched);
         let now = self.held.options.clock.monotonic();
-        if self.held.state().not_before > now || !self.may_be_read().await {
+        if self.held.state().not_before > now {
+            return None;
+        }
+        self.capture_now().await
+    }
+
+    /// Like [`capture`](Self::capture) of what is owed, however soon after one that nobody waited for.
+    pub(crate) async fn capture_now(&self) -> Option<Capture> {
+        if !self.may_be_read().await {
             return None;
         }
         match self.look().await {
             Ok(looked) => {
                 self.held.seen.store(true, Ordering::Release);
                 telemetry::metrics().capture(true);
-                self.held.state().in_vain = 0;
+                self.held.state().ends_well();
                 Some(Capture::new(self.clone(), looked?))
             }
             Err(error) => {
                 self.held.failed.fetch_add(1, Ordering::Relaxed);
                 telemetry::metrics().capture(false);
-                self.back_off(&mut self.held.state());
+                let mut state = self.held.state();
+                state.late = false;
+                self.back_off(&mut state);
+                drop(state);
                 let location = &self.held.options.at.location;
                 warn!(location.id = %location, error = &error as &dyn std::error::Error, "the workspace is not captured");
                 None
@@ -349,10 +376,11 @@ impl Files {
         Ok(shadow.diff(&tree_id(from)?, &tree_id(to)?, paths).await?)
     }
 
-    /// Notes that calls continue although no earlier capture is durable.
+    /// Notes that work continues although no earlier capture is durable. What that capture reads is read to its end meanwhile.
     pub(crate) fn overdue(&self) {
         self.held.overdue.fetch_add(1, Ordering::Relaxed);
         let mut state = self.held.state();
+        state.late = true;
         self.back_off(&mut state);
         if !std::mem::replace(&mut state.warned, true) {
             let (location, wait) = (&self.held.options.at.location, self.settings().wait);
@@ -411,6 +439,15 @@ impl Files {
         let options =
             ShadowOptions { root, cache, blobs, at, token, lock, packs, seed, git, limits, clock };
         Ok(Opened { shadow: Shadow::open(options).await?, began })
+    }
+}
+
+impl State {
+    /// Notes that a capture has come to its end, so that the next one need not pause.
+    fn ends_well(&mut self) {
+        self.in_vain = 0;
+        self.late = false;
+        self.not_before = Duration::ZERO;
     }
 }
 

@@ -23,6 +23,10 @@ pub(crate) struct FileSlot {
     looked: bool,
     /// The time until which somebody waits for it.
     until: Option<Instant>,
+    /// Whether a late capture was continued for the drain's end, so that nobody does so again.
+    continued: bool,
+    /// Whether the last capture was asked for, independently of a call.
+    asked: bool,
 }
 
 impl FileSlot {
@@ -65,17 +69,38 @@ impl FileSlot {
     /// Looks at files independently of a call.
     pub(crate) fn around(&mut self, touched: Touched) {
         self.begin(None, touched);
+        self.asked = true;
+    }
+
+    /// Continues a capture that nobody waited for any longer, once, since nobody captures after the drain's end. Waits for it
+    /// longer than calls do. `owed` is the turn whose calls are in no capture yet.
+    pub(crate) fn continue_late(&mut self, owed: Option<TurnId>) -> bool {
+        let wants = self.wants_last(owed.is_some());
+        let Some(files) = self.files.clone().filter(|_| wants) else { return false };
+        self.continued = true;
+        let wait = files.settings().last_wait;
+        self.run(owed, async move { files.capture_now().await });
+        self.until = Some(Instant::now() + wait);
+        true
     }
 
     fn begin(&mut self, turn: Option<TurnId>, touched: Touched) {
         let Some(files) = self.files.clone() else { return };
+        self.looked |= touched == Touched::Anything;
+        (self.continued, self.asked) = (false, false);
+        self.run(turn, async move { Box::pin(files.capture(touched)).await });
+    }
+
+    fn run(
+        &mut self,
+        turn: Option<TurnId>,
+        capture: impl Future<Output = Option<Capture>> + Send + 'static,
+    ) {
         let span =
             info_span!("session.snapshot", turn.id = turn.as_ref().map(tracing::field::display));
-        self.looked |= touched == Touched::Anything;
         self.done = None;
         self.turn = turn;
         self.until = None;
-        let capture = async move { Box::pin(files.capture(touched)).await };
         self.running = Some(Box::pin(capture.instrument(span)));
     }
 
@@ -94,6 +119,17 @@ impl FileSlot {
         self.running.is_some()
     }
 
+    /// Returns whether a drain must not end yet: a capture is running, or a late one should be continued. `unsaved`: some calls
+    /// are in no capture yet.
+    pub(crate) fn is_wanted(&self, unsaved: bool) -> bool {
+        self.is_running() || self.wants_last(unsaved)
+    }
+
+    fn wants_last(&self, unsaved: bool) -> bool {
+        let is_idle = self.running.is_none() && self.done.is_none() && !self.continued;
+        is_idle && (unsaved || self.asked) && self.files.as_ref().is_some_and(Files::is_left_late)
+    }
+
     /// Starts the time limit for a wait on the capture.
     pub(crate) fn hold(&mut self) {
         if let Some(files) = &self.files
@@ -102,6 +138,13 @@ impl FileSlot {
             let wait = files.settings().wait;
             self.until.get_or_insert_with(|| Instant::now() + wait);
         }
+    }
+
+    /// Waits for nothing any longer. What the capture reads is read to its end, and the next one continues it.
+    pub(crate) fn leave(&mut self) {
+        self.running = None;
+        self.until = None;
+        self.continued = true;
     }
 
     /// Like [`hold`](Self::hold), with an earlier end.

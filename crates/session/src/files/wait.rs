@@ -6,7 +6,7 @@ use session_rules::Verdict;
 use snapshots::Touched;
 use tokio::time::Instant;
 
-use crate::control::interrupted_after;
+use crate::control::{interrupted_after, moved_beyond};
 use crate::drain::{Drain, Stop};
 use crate::turn::{Turn, at};
 
@@ -82,12 +82,25 @@ impl<'r> Drain<'r> {
         Ok(self.is_interrupted())
     }
 
-    /// Waits until the running capture has finished, before the drain ends. An interrupt or a stopping worker
-    /// shortens the wait.
+    /// Waits until the running capture has finished, before the drain ends, and then longer for a late one. An interrupt or
+    /// a stopping worker shortens the wait. New input ends the second: the next turn runs beside the capture.
     pub(crate) async fn finish_capture(&mut self) -> Result<(), Stop> {
+        self.finish_running(false).await?;
+        if self.is_interrupted() || self.stage.control.stopping.is_cancelled() {
+            self.files.leave();
+        }
+        if self.files.continue_late(self.log.history().changing_turn().cloned()) {
+            self.finish_running(true).await?;
+        }
+        Ok(())
+    }
+
+    async fn finish_running(&mut self, is_last: bool) -> Result<(), Stop> {
         let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
+        let mut moves = control.moved.clone();
         let known = self.stage.interrupts_before;
+        let seq = self.log.history().seq();
         let patience = self.stage.runtime.settings.stop_tools;
         let mut hurried = self.is_interrupted();
         self.files.hold();
@@ -108,6 +121,7 @@ impl<'r> Drain<'r> {
                     hurried = true;
                     self.files.hold_until(Instant::now() + patience);
                 }
+                () = moved_beyond(&mut moves, seq), if is_last => self.files.leave(),
                 () = self.files.advance() => {}
                 () = control.resync.notified() => self.live.resync(),
                 () = self.title.advance() => {}

@@ -279,7 +279,34 @@ async fn calls_go_on_without_a_capture_that_takes_too_long() -> Result<()> {
     world.prompt(&session, "job").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     assert_eq!(session.content("x.txt"), "x\n");
-    assert!(files.counts().overdue >= 1, "{:?}", files.counts());
+    let counts = files.counts();
+    assert!(counts.overdue >= 1 && counts.failed == 0, "{counts:?}");
+    // The drain's end waits for the rest of it, since nobody captures afterwards.
+    let there = world.folder("elsewhere")?;
+    world.take_over(&session).await?;
+    let (_, other) = world.hold(&session, &there);
+    other.restore_newest().await?.context("a snapshot")?;
+    assert_eq!(contents(&there)?, contents(&session.root)?);
+    world.check().await
+}
+
+#[tokio::test]
+async fn a_capture_that_never_ends_ends_no_drain_late() -> Result<()> {
+    let world = World::with(|settings| {
+        settings.snapshots.wait = Duration::ZERO;
+        settings.snapshots.last_wait = Duration::ZERO;
+        settings.snapshots.back_off = Duration::ZERO;
+    })
+    .await?;
+    let (session, files) = session(&world).await?;
+    for job in 0..8 {
+        let name = format!("job{job}");
+        world.script(calls(&name, 0, vec![shell(&format!("echo x > {job}.txt"))]))?;
+        world.script(says(&name, 1, "done"))?;
+        world.prompt(&session, &name).await?;
+        assert_eq!(world.settle(&session).await?, [Completed]);
+    }
+    assert!(files.counts().overdue >= 8, "{:?}", files.counts());
     world.check().await
 }
 

@@ -281,6 +281,39 @@ async fn a_store_that_fails_costs_nothing_but_time() {
 }
 
 #[tokio::test]
+async fn what_nobody_waited_for_is_not_read_again() {
+    for large in [false, true] {
+        let mut world =
+            World::with(|options| options.clock = Arc::new(Ahead(SystemClock::new()))).await;
+        (0..300).for_each(|n| world.file(&format!("d{}/{n}", n % 7), format!("{n}")));
+        if large {
+            // More than a pack has in memory.
+            let noise: Vec<u8> = (0..1_250_000_u64)
+                .flat_map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes())
+                .collect();
+            world.file("large", noise);
+        }
+        let all = 300 + usize::from(large);
+        for _given_up in 0..3 {
+            let shadow = world.shadow.clone();
+            let capture = Box::pin(async move { shadow.capture(&Touched::Anything).await });
+            tokio::time::timeout(std::time::Duration::ZERO, capture).await.unwrap_err();
+            assert_eq!(world.shadow.read().await, all);
+        }
+        assert_eq!(world.shadow.tree().await, None, "nothing is captured yet");
+        world.file("d1/1", "changed meanwhile");
+        let first = world.all().await;
+        assert_eq!(world.shadow.read().await, all + 1, "the one that changed");
+        assert_eq!((first.parent, first.changes.files.len()), (None, 0));
+        assert_eq!(world.elsewhere(&first.tree).await, world.files());
+        world.file("d1/1", "again");
+        let second = world.all().await;
+        assert!(second.bytes < 4_000, "nothing of the first is stored again: {}", second.bytes);
+        assert_eq!(world.elsewhere(&second.tree).await, world.files());
+    }
+}
+
+#[tokio::test]
 async fn what_no_row_names_is_packed_again() {
     let mut world = World::new().await;
     world.file("a", "1");
