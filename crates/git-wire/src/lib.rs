@@ -1,4 +1,4 @@
-//! Git's protocol version 2 over HTTP, the half that reads: what a client says to `git-upload-pack`, and what it hears.
+//! Git's protocol over HTTP, the half that reads: what a client says to `git-upload-pack`, and what it hears.
 //!
 //! ```text
 //! GET  info/refs?service=git-upload-pack ─▶ Advertised     what the server can do
@@ -6,14 +6,18 @@
 //! POST git-upload-pack   fetch()         ─▶ PackReader     one pack with all that is new
 //! ```
 //!
+//! That is version 2. A server of version 0 or 1 answers the first request with its refs ([`OldServer`]), and the second has
+//! the pack ([`PackReader::of_old`]).
+//!
 //! Everything is pure: it reads no clock, opens nothing and runs nothing. Each input comes from a stranger, so each reader
 //! has bounds and refuses what it does not know.
 //!
-//! Absent on purpose: pushes, protocol versions 0 and 1, and repositories with SHA-256 objects.
+//! Absent on purpose: pushes, and repositories with SHA-256 objects.
 
 mod advertised;
 mod name;
 mod oid;
+mod old;
 mod pack;
 mod packet;
 mod refs;
@@ -22,6 +26,7 @@ mod request;
 pub use advertised::Advertised;
 pub use name::{RefName, RefNameError};
 pub use oid::{Oid, OidError};
+pub use old::OldServer;
 pub use pack::{PackEvent, PackReader};
 pub use packet::{MAX_PACKET, Packet, Packets, WireError, encode};
 pub use refs::{Listed, MAX_REFS, RefList};

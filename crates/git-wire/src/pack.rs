@@ -24,11 +24,19 @@ enum Section {
     Before,
     /// A section that does not matter to a client that has said `done`.
     Skipped,
+    /// An old server's lines before the pack, which tell what both have.
+    Acknowledged,
     Pack,
     Ended,
 }
 
 impl PackReader {
+    /// Begins with the answer to [`crate::OldServer::fetch`].
+    #[must_use]
+    pub fn of_old() -> Self {
+        Self { section: Section::Acknowledged, ..Self::default() }
+    }
+
     /// Takes the next piece and returns what is whole in it.
     ///
     /// # Errors
@@ -45,6 +53,17 @@ impl PackReader {
                         other => return Err(WireError::Unknown(shown(other))),
                     };
                 }
+                (Section::Acknowledged, Packet::Data(data)) => match data.first() {
+                    Some(1..=3) => {
+                        self.section = Section::Pack;
+                        events.extend(self.band(&data)?);
+                    }
+                    _ => match line(&data)? {
+                        "NAK" => {}
+                        ack if ack.starts_with("ACK ") => {}
+                        other => return Err(WireError::Unknown(shown(other))),
+                    },
+                },
                 (Section::Skipped, Packet::Data(data)) => line(&data).map(drop)?,
                 (Section::Skipped, Packet::Delimiter) => self.section = Section::Before,
                 (Section::Pack, Packet::Data(data)) => events.extend(self.band(&data)?),
@@ -124,6 +143,28 @@ mod tests {
         ];
         assert_eq!(events, expected);
         assert_eq!(reader.finish(), Ok(8));
+    }
+
+    #[test]
+    fn an_old_servers_pack_follows_its_lines() {
+        let mut bytes = Vec::new();
+        for data in [&b"NAK\n"[..], b"ACK 1234\n", b"\x02Counting\n", b"\x01PACK", b"\x01rest"] {
+            encode(&mut bytes, data);
+        }
+        bytes.extend_from_slice(b"0000");
+        for cut in 0..bytes.len() {
+            let mut reader = PackReader::of_old();
+            reader.push(&bytes[..cut]).expect("a beginning");
+            assert_eq!(reader.finish(), Err(WireError::BrokenOff), "{cut}");
+        }
+        let mut reader = PackReader::of_old();
+        let events: Vec<_> =
+            bytes.chunks(3).flat_map(|piece| reader.push(piece).expect("an answer")).collect();
+        assert_eq!((events.len(), reader.finish()), (3, Ok(8)));
+        let mut refused = Vec::new();
+        encode(&mut refused, b"ERR upload-pack: not our ref 12\n");
+        let refused = PackReader::of_old().push(&refused);
+        assert_eq!(refused, Err(WireError::Remote("upload-pack: not our ref 12".to_owned())));
     }
 
     #[test]

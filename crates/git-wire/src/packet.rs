@@ -25,8 +25,8 @@ pub enum WireError {
     /// The answer ended in the middle.
     #[error("the answer broke off")]
     BrokenOff,
-    /// The server speaks another version.
-    #[error("the server does not speak version 2 of git's protocol")]
+    /// The server speaks another version, or lacks what all have.
+    #[error("the server speaks no version of git's protocol that is read here")]
     Version,
     /// The server has objects with other names.
     #[error("the repository names its objects by {0}; only sha1 is read here")]

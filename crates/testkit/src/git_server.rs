@@ -21,12 +21,27 @@ impl GitServer {
     /// # Errors
     /// A program is missing, or fails.
     pub fn start() -> Result<Self> {
+        Self::start_with("python3".into(), include_str!("git_server.py"))
+    }
+
+    /// Starts a server without repositories that is not git's but dulwich's, and knows no faults. It speaks version 0 of the
+    /// protocol only. It needs the Python package `dulwich`.
+    ///
+    /// # Errors
+    /// The package is missing: `./dev test` installs it.
+    pub fn start_dulwich() -> Result<Self> {
+        let advice = "dulwich is not installed: run `./dev test`, or `pip install dulwich`";
+        let python = crate::python::beside("dulwich", advice)?;
+        Self::start_with(python, include_str!("dulwich_server.py"))
+    }
+
+    fn start_with(python: PathBuf, script: &str) -> Result<Self> {
         let folder = crate::temp_folder()?;
         certify(folder.path())?;
         let repositories = folder.path().join("repositories");
         std::fs::create_dir(&repositories)?;
-        let mut child = Command::new("python3")
-            .args(["-c", include_str!("git_server.py")])
+        let mut child = Command::new(python)
+            .args(["-c", script])
             .arg(&repositories)
             .args(["server.pem", "server.key"].map(|name| folder.path().join(name)))
             .stdout(Stdio::piped())
@@ -106,6 +121,8 @@ fn run(folder: &Path, program: &str, args: &[&str]) -> Result<String> {
         .args(args)
         .current_dir(folder)
         .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
+        // It would win over `-c http.sslCAInfo`.
+        .env_remove("GIT_SSL_CAINFO")
         .envs([("GIT_AUTHOR_NAME", "A"), ("GIT_AUTHOR_EMAIL", "a@b")])
         .envs([("GIT_COMMITTER_NAME", "A"), ("GIT_COMMITTER_EMAIL", "a@b")])
         .output()

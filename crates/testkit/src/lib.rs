@@ -15,6 +15,7 @@ mod database;
 mod git_server;
 mod pooler;
 mod proxy;
+mod python;
 mod s3;
 mod server;
 

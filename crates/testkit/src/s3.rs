@@ -1,7 +1,6 @@
 //! A real S3 server, moto's, with faults.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -55,7 +54,8 @@ impl S3 {
     /// The package is missing: `./dev test` installs it.
     pub fn start() -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let mut child = Command::new(python()?)
+        let python = crate::python::beside("moto_server", NOT_INSTALLED)?;
+        let mut child = Command::new(python)
             .args(["-c", include_str!("s3_server.py")])
             .arg(folder.path())
             .stdin(Stdio::piped())
@@ -117,13 +117,5 @@ impl Drop for S3 {
     }
 }
 
-/// Returns the interpreter that has moto: the one beside its program.
-fn python() -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").context("there is a PATH")?;
-    let beside = std::env::split_paths(&path).find(|folder| folder.join("moto_server").is_file());
-    let beside = beside.context(
-        "moto's S3 server is not installed: run `./dev test`, or `pip install moto[server]`",
-    )?;
-    let own = beside.join("python3");
-    Ok(if own.is_file() { own } else { "python3".into() })
-}
+const NOT_INSTALLED: &str =
+    "moto's S3 server is not installed: run `./dev test`, or `pip install moto[server]`";

@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use egress::{EgressError, FetchLimits, Transport};
 use futures::StreamExt;
-use git_wire::{Advertised, Listed, Oid, PackEvent, PackReader, RefList, RefName, WireError};
+use git_wire::{
+    Advertised, Listed, Oid, OldServer, PackEvent, PackReader, RefList, RefName, WireError,
+};
 use llm_client::{ProviderTransport, WireRequest, WireResponse};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
@@ -22,8 +24,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(30);
 /// The longest time for a pack.
 const WHOLE: Duration = Duration::from_secs(60 * 60);
-/// The most bytes of an advertisement.
-const ADVERTISED: usize = 512 * 1024;
+/// The most bytes of an advertisement. An old server's has its refs.
+const ADVERTISED: usize = 32 * 1024 * 1024;
 /// The most bytes of a list of refs.
 const LISTED: u64 = 64 * 1024 * 1024;
 
@@ -39,11 +41,15 @@ pub(super) struct Resolved {
     url: String,
     pub(super) head: Option<RefName>,
     pub(super) refs: Vec<Listed>,
+    /// A server that speaks no version 2. Its packs may lean on earlier ones.
+    pub(super) old: Option<OldServer>,
 }
 
 /// The answer at one of a repository's addresses.
 enum Asked {
     Answers,
+    /// So does a server of an earlier version, which has told its refs.
+    AnswersAsOld(OldServer),
     /// It is not there; another address may be right.
     Elsewhere(Fault),
 }
@@ -76,6 +82,10 @@ impl<'a> Remote<'a> {
         for url in self.address.urls() {
             match self.ask(&url).await? {
                 Asked::Answers => return self.refs(url).await,
+                Asked::AnswersAsOld(old) => {
+                    let (head, refs) = (old.head.clone(), old.refs.clone());
+                    return Ok(Resolved { url, head, refs, old: Some(old) });
+                }
                 // The first answer is about the address that a person wrote.
                 Asked::Elsewhere(fault) => last = last.or(Some(fault)),
             }
@@ -101,7 +111,7 @@ impl<'a> Remote<'a> {
                 return Err(self.ends("refused_address", stage, &refused));
             }
             Err(EgressError::TooLarge(_)) => {
-                return Err(self.ends("old_server", stage, &WireError::Version));
+                return Err(self.ends("too_large", stage, &"its list of branches has no end"));
             }
             Err(error @ (EgressError::Network { .. } | EgressError::Slow(_))) => {
                 return Err(
@@ -115,6 +125,10 @@ impl<'a> Remote<'a> {
         }
         match Advertised::parse(&fetched.body) {
             Ok(_) => Ok(Asked::Answers),
+            Err(WireError::Version) => match OldServer::parse(&fetched.body) {
+                Ok(old) => Ok(Asked::AnswersAsOld(old)),
+                Err(error) => Err(self.wire(stage, &error)),
+            },
             Err(error) => Ok(Asked::Elsewhere(self.ends("no_repository", stage, &error))),
         }
     }
@@ -154,7 +168,7 @@ impl<'a> Remote<'a> {
             list.push(&chunk).map_err(|error| self.wire(stage, &error))?;
         }
         let (head, refs) = list.finish().map_err(|error| self.wire(stage, &error))?;
-        Ok(Resolved { url, head, refs })
+        Ok(Resolved { url, head, refs, old: None })
     }
 
     /// Fetches a pack to the file `to`, and notes from time to time how many bytes have come.
@@ -167,12 +181,16 @@ impl<'a> Remote<'a> {
         to: &Path,
     ) -> Result<u64, Fault> {
         let stage = "fetching";
-        let mut answer = self.post(stage, &from.url, git_wire::fetch(wants, haves)).await?;
+        let (body, mut reader) = match &from.old {
+            None => (git_wire::fetch(wants, haves), PackReader::default()),
+            Some(old) => (old.fetch(wants, haves), PackReader::of_old()),
+        };
+        let mut answer = self.post(stage, &from.url, body).await?;
         let disk = |error: std::io::Error| {
             Fault::later(format!("{stage}: the pack cannot be kept: {error}"))
         };
         let mut file = tokio::io::BufWriter::new(tokio::fs::File::create(to).await.map_err(disk)?);
-        let (mut reader, mut noted) = (PackReader::default(), Instant::now());
+        let mut noted = Instant::now();
         let fetched = async {
             while let Some(chunk) = self.chunk(stage, &mut answer).await? {
                 for event in reader.push(&chunk).map_err(|error| self.wire(stage, &error))? {

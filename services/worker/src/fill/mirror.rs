@@ -109,13 +109,19 @@ impl<'m, 'f> Mirror<'m, 'f> {
         let haves: Vec<Oid> = newest.filter(|oid| seen.insert(*oid)).take(MAX_HAVES).collect();
         let scratch = self.scratch_with_packs().await?;
         self.fill.stage("fetching", 0).await?;
-        let incoming = scratch.path().join("incoming.pack");
+        // An old server's pack may have to be completed.
+        let (name, check) = match resolved.old {
+            None => ("incoming.pack", workspaces::index_pack()),
+            Some(_) => ("uploaded", workspaces::index_upload(commit)),
+        };
+        let incoming = scratch.path().join(name);
         let bytes = remote.pack(self.fill, resolved, &wants, &haves, &incoming).await?;
         self.fill.stage("checking", bytes).await?;
         let stage = format!("checking {}", remote.url());
-        let said = self.run(&scratch, &stage, workspaces::index_pack()).await?;
+        let said = self.run(&scratch, &stage, check).await?;
         let id =
             pack_id(&said).ok_or_else(|| Fault::later(format!("{stage}: git named no pack")))?;
+        let bytes = made_bytes(&scratch).await?;
         let new = NewRepositoryPack {
             pack: id,
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
@@ -137,8 +143,7 @@ impl<'m, 'f> Mirror<'m, 'f> {
         let said = self.run(&scratch, stage, workspaces::index_upload(commit)).await?;
         let pack =
             pack_id(&said).ok_or_else(|| Fault::later(format!("{stage}: git named no pack")))?;
-        let made = scratch.path().join("incoming.pack");
-        let bytes = blocking(move || Ok(made.metadata()?.len())).await.map_err(unkept)?;
+        let bytes = made_bytes(&scratch).await?;
         let new = NewRepositoryPack {
             pack,
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
@@ -246,6 +251,12 @@ impl<'m, 'f> Mirror<'m, 'f> {
         })
         .await
     }
+}
+
+/// Returns the bytes of the pack that a scratch folder has after its check.
+async fn made_bytes(scratch: &TempDir) -> Result<u64, Fault> {
+    let made = scratch.path().join("incoming.pack");
+    blocking(move || Ok(made.metadata()?.len())).await.map_err(unkept)
 }
 
 /// Why a blob could not be copied to a file.
