@@ -117,6 +117,31 @@ impl Store {
         .await
     }
 
+    /// Of these repositories, those that there are.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn known_repositories(
+        &self,
+        org: OrgId,
+        of: &[RepositoryId],
+    ) -> Result<Vec<RepositoryId>, StoreError> {
+        let of: Vec<String> = of.iter().map(RepositoryId::to_string).collect();
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                let known = sqlx::query_scalar!(
+                    "SELECT id FROM repository WHERE org_id = $1 AND id = ANY($2)",
+                    org.0,
+                    &of,
+                )
+                .fetch_all(&mut *connection)
+                .await?;
+                known.iter().map(|id| Ok(id.parse()?)).collect()
+            })
+        })
+        .await
+    }
+
     /// The packs of a repository, the oldest first.
     ///
     /// # Errors

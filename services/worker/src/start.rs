@@ -66,7 +66,9 @@ pub fn start(
     )?;
     let signals = parts.runtime.signals.clone();
     let options = Arc::new(options);
-    let collector = Collector { runtime: parts.runtime.clone(), options: options.clone() };
+    let repositories = parts.fills.as_ref().map(|fills| fills.folder.clone());
+    let collector =
+        Collector { runtime: parts.runtime.clone(), options: options.clone(), repositories };
     tasks.spawn(COLLECTION, collector.run());
     tasks.spawn(ERRANDS, errands::run(parts.runtime.clone()));
     tasks.spawn(USAGE, usage::run(parts.runtime.store.clone()));

@@ -1,4 +1,5 @@
-//! Removes what this worker has on disk of Locations that were deleted: workspaces, lock files and caches.
+//! Removes what this worker has on disk of Locations that were deleted: workspaces, lock files and caches; and its copies of
+//! packs of repositories that were forgotten.
 //!
 //! Only Locations that the database knows to be deleted count. With a database that is empty, restored or somebody
 //! else's, nothing is removed.
@@ -7,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{LocationId, OrgId};
+use domain::{LocationId, OrgId, RepositoryId};
 use store::{LocationKind, Store, StoreError};
 
 use crate::options::WorkerOptions;
@@ -39,6 +40,34 @@ pub(super) async fn collect(store: &Store, options: &WorkerOptions) -> Result<u6
             for gone in store.gone_locations(org, page).await? {
                 let of = options.clone();
                 blocking(move || remove(&of, org, &gone)).await?;
+                removed += 1;
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes this worker's copies of the packs of repositories that are forgotten: all are in storage, if there is a row. Returns
+/// the number of repositories.
+pub(super) async fn collect_repositories(store: &Store, folder: &Path) -> Result<u64, FolderError> {
+    let of = folder.to_owned();
+    let copies = blocking(move || {
+        let mut copies: BTreeMap<OrgId, Vec<RepositoryId>> = BTreeMap::new();
+        for name in names(&of)? {
+            let Some(org) = organisation(&name) else { continue };
+            let parsed = names(&of.join(&name))?.into_iter().filter_map(|name| name.parse().ok());
+            copies.entry(org).or_default().extend(parsed);
+        }
+        Ok(copies)
+    });
+    let mut removed = 0;
+    for (org, repositories) in copies.await? {
+        for page in repositories.chunks(PAGE) {
+            let known: BTreeSet<_> =
+                store.known_repositories(org, page).await?.into_iter().collect();
+            for gone in page.iter().filter(|id| !known.contains(*id)) {
+                let copy = folder.join(org.to_string()).join(gone.as_str());
+                blocking(move || delete(&copy)).await?;
                 removed += 1;
             }
         }

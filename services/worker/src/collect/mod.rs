@@ -4,7 +4,7 @@
 //! changes  any worker, each hour    which sessions were changed three hours ago
 //! rows     one worker, once a day   components of requests, Locations, and the packs of deleted Locations
 //! blobs    one worker, once a day   what no row has named for the retention
-//! folders  each worker, its own     what it has on disk of deleted Locations
+//! folders  each worker, its own     what it has on disk of deleted Locations and forgotten repositories
 //! ```
 //!
 //! A blob is looked at after the rows that may name it, so each look is a step: a session's Location goes, then its
@@ -15,6 +15,7 @@ mod folders;
 mod rows;
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ const CHANGES_EVERY: Duration = Duration::from_mins(30);
 pub(crate) struct Collector {
     pub(crate) runtime: Runtime,
     pub(crate) options: Arc<WorkerOptions>,
+    /// The folder of this worker's copies of repositories' packs.
+    pub(crate) repositories: Option<PathBuf>,
 }
 
 impl Collector {
@@ -116,6 +119,12 @@ impl Collector {
             Ok(0) => {}
             Ok(deleted) => info!(deleted, "folders of deleted Locations are removed"),
             Err(error) => failed("folders", &error),
+        }
+        let Some(repositories) = &self.repositories else { return };
+        match folders::collect_repositories(&self.runtime.store, repositories).await {
+            Ok(0) => {}
+            Ok(deleted) => info!(deleted, "copies of forgotten repositories are removed"),
+            Err(error) => failed("copies of repositories", &error),
         }
     }
 }
