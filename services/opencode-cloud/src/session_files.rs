@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::CliError;
-use crate::client::{Client, SessionView, parsed};
+use crate::client::{Client, ClientError, SessionView, parsed};
 use crate::output::{Screen, Style};
 use crate::render::printable;
 use crate::session_change::Delivery;
@@ -178,7 +178,10 @@ pub(crate) async fn execute(
                 "id": MessageId::mint(&mut mint), "messageID": message, "files": !keep_files,
             });
             let answer = client.persist_of_session(&id, "/revert", &body).await?;
-            let told = reverted(&answer);
+            let mut told = reverted(&answer);
+            if !keep_files && has_repository(client, &id).await? {
+                told.push_str(COMMITS_STAY);
+            }
             (answer, told)
         }
         SessionFiles::Revert { id, commit: true, .. } => {
@@ -209,6 +212,18 @@ pub(crate) async fn execute(
         screen.out.print(&told)?;
     }
     Ok(0)
+}
+
+/// Told after a Revert of files in a repository's workspace.
+const COMMITS_STAY: &str = "commits stay: only files went back; to take the last commit back too, let the session run \
+                            `git reset --soft HEAD~1`\n";
+
+async fn has_repository(client: &Client, id: &SessionId) -> Result<bool, CliError> {
+    match client.repository(id).await {
+        Ok(_) => Ok(true),
+        Err(ClientError::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns the user's last prompt that is not reverted.

@@ -62,29 +62,7 @@ pub(crate) async fn execute(
             args.to.display()
         )));
     }
-    let from = if wip.is_some() { "refs/oc/wip" } else { "refs/oc/head" };
-    let name = match &args.branch {
-        Some(branch) => format!("refs/heads/{branch}"),
-        None => format!("refs/oc/{}", args.id),
-    };
-    here.git(["check-ref-format", &name], None)?;
-    // Never an update of a branch that holds something else: git refuses what is no fast-forward.
-    let plus = if args.branch.is_some() { "" } else { "+" };
-    let refspec = format!("{plus}{from}:{name}");
-    let fetch = [
-        "-c",
-        "transfer.fsckObjects=true",
-        "-c",
-        "core.hooksPath=/dev/null",
-        "fetch",
-        "--quiet",
-        "--no-tags",
-        "--no-write-fetch-head",
-        "--no-recurse-submodules",
-        "--no-auto-maintenance",
-    ];
-    here.fetch(&fetch, file.path(), &refspec)?;
-    let commit = here.git(["rev-parse", "--verify", &name], None)?;
+    let (name, commit) = take(&here, &args, file.path(), wip.is_some())?;
     if let Some(directory) = &args.worktree {
         let detach: &[&str] = if args.branch.is_some() { &[] } else { &["--detach"] };
         let target = args.branch.as_deref().unwrap_or(&name);
@@ -105,7 +83,41 @@ pub(crate) async fn execute(
     Ok(0)
 }
 
-/// Changes the files here as the patch says. What the person has changed meanwhile is merged, and the index stays as it is.
+/// Takes a session's work out of a bundle, whatever else is in it: git checks each object, and makes or moves one ref. Returns
+/// the ref's name and its commit.
+fn take(
+    here: &Here,
+    args: &PullArgs,
+    bundle: &Path,
+    has_wip: bool,
+) -> Result<(String, String), CliError> {
+    let from = if has_wip { "refs/oc/wip" } else { "refs/oc/head" };
+    let name = match &args.branch {
+        Some(branch) => format!("refs/heads/{branch}"),
+        None => format!("refs/oc/{}", args.id),
+    };
+    here.git(["check-ref-format", &name], None)?;
+    // Never an update of a branch that holds something else: git refuses what is no fast-forward.
+    let plus = if args.branch.is_some() { "" } else { "+" };
+    let refspec = format!("{plus}{from}:{name}");
+    let fetch = [
+        "-c",
+        "transfer.fsckObjects=true",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "fetch",
+        "--quiet",
+        "--no-tags",
+        "--no-write-fetch-head",
+        "--no-recurse-submodules",
+        "--no-auto-maintenance",
+    ];
+    here.fetch(&fetch, bundle, &refspec)?;
+    let commit = here.git(["rev-parse", "--verify", &name], None)?;
+    Ok((name, commit))
+}
+
+/// Shows which files a patch changes, and then changes the files here as it says. What the person has changed meanwhile is merged, and the index stays as it is.
 fn apply(top: &Path, patch: &Path, screen: &mut Screen) -> Result<u8, CliError> {
     let here = Private::open(top)?;
     here.refresh()?;
@@ -113,6 +125,9 @@ fn apply(top: &Path, patch: &Path, screen: &mut Screen) -> Result<u8, CliError> 
     let untracked = here.paths(["ls-files", "-o", "--exclude-standard", "-z"])?;
     let is_file = |path: &&PathBuf| !path.as_os_str().as_bytes().ends_with(b"/");
     here.stage(changed.iter().chain(untracked.iter().filter(is_file)).map(PathBuf::as_path))?;
+    let shown = ["apply", "--stat", "--summary", "--"].map(OsStr::new);
+    let shown = here.attempt(shown.into_iter().chain([patch.as_os_str()]))?;
+    screen.err.print(&String::from_utf8_lossy(&shown.stdout))?;
     let words = ["apply", "--3way", "--whitespace=nowarn", "--"].map(OsStr::new);
     let ended = here.attempt(words.into_iter().chain([patch.as_os_str()]))?;
     let said = String::from_utf8_lossy(&ended.stderr);
@@ -199,3 +214,6 @@ impl Here {
         Err(CliError::Usage(format!("git refused in {}: {}", self.0.display(), said.join("; "))))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use journeys::{Api, Cluster, World, ancestors, eventually, oracle, processes_naming};
+use journeys::{Api, Cluster, Up, World, ancestors, eventually, oracle, processes_naming};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
 use testkit::{GitServer, git};
+
+/// The files of a repository whose checkout takes a moment.
+const MANY: u32 = 3_000;
 
 /// Every file below a folder with its content.
 fn all(at: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
@@ -38,7 +42,10 @@ async fn a_dirty_repository_goes_out_and_its_work_comes_back() -> Result<()> {
     fs::write(shop.join("notes"), "mine\n")?;
     fs::write(shop.join(".env"), "KEY=1\n")?;
 
-    let up = world.up().await?;
+    let server = GitServer::start()?;
+    let (allow, ca) = (format!("--egress-allow={}", server.host()), server.authority());
+    let up = world.up_with(&[&allow, &format!("--egress-ca={}", ca.display())]).await?;
+    a_day_with_an_address(&world, &up, &server).await?;
     let cli = up.cli()?.within(&shop);
     let before = all(&shop)?;
     let shown = cli.run(&["run", "--here", "--dry-run", "say 1 word"]).await?;
@@ -71,8 +78,73 @@ async fn a_dirty_repository_goes_out_and_its_work_comes_back() -> Result<()> {
     assert_eq!(git(&beside, &["log", "-2", "--format=%s", "HEAD~1"])?, "theirs\nprices");
     let opened = cli.run(&["session", "open", session]).await?;
     ensure!(opened.err.contains("/here/shop-") && opened.err.contains("on main"), "{opened:?}");
+
+    // Attack 42: a Revert leaves commits alone and says so.
+    let reverted = cli.run(&["session", "revert", session, "--last"]).await?;
+    ensure!(reverted.code == Some(0), "{reverted:?}");
+    for told in ["commits stay", "git reset --soft HEAD~1"] {
+        ensure!(reverted.out.contains(told), "{told}: {reverted:?}");
+    }
+    let pulled = cli.run(&["session", "pull", session]).await?;
+    ensure!(pulled.code == Some(0), "{pulled:?}");
+    let work = format!("refs/oc/{session}");
+    let subjects = git(&shop, &["log", "--format=%s", &work])?;
+    assert_eq!(subjects, "Changes that were not committed\ntheirs\nprices", "the commit is there");
+    let prices = git(&shop, &["show", &format!("{work}:prices")])?;
+    assert_eq!(
+        prices, "apple 10\nbread 2\ncheese 3\ndates 4\neggs 5\nflour 6",
+        "and its files went back"
+    );
+    ensure!(git(&shop, &["ls-tree", "--name-only", &work])? == "notes\nprices", "`made` is gone");
     oracle(up.api(), world.model()).await?;
     up.stop(&world).await
+}
+
+/// From an address to a branch that builds: the tests fail, the model finds out why, fixes it and commits.
+async fn a_day_with_an_address(world: &World, up: &Up, server: &GitServer) -> Result<()> {
+    let repository = server.repository("till")?;
+    let till = world.workspace("till")?;
+    git(&till, &["init", "-q", "-b", "main"])?;
+    fs::write(till.join("sum.sh"), "echo $(($1 - $2))\n")?;
+    fs::write(till.join("test.sh"), "[ \"$(sh sum.sh 2 3)\" = 5 ] && echo passed\n")?;
+    git(&till, &["add", "-A"])?;
+    git(&till, &["commit", "-q", "-m", "a till"])?;
+    git(&till, &["remote", "add", "renamed", &repository.display().to_string()])?;
+    git(&till, &["push", "-q", "renamed", "main"])?;
+    let shell = |command: &str| {
+        vec![ScriptedCall {
+            name: "shell".into(),
+            arguments: json!({ "command": command }),
+            id: None,
+        }]
+    };
+    let edit = json!({ "path": "sum.sh", "old": "$1 - $2", "new": "$1 + $2" });
+    let rounds = [
+        shell("sh test.sh"),
+        vec![ScriptedCall { name: "edit".into(), arguments: edit, id: None }],
+        shell("sh test.sh && git commit -qam 'Add what was taken away'"),
+        Vec::new(),
+    ];
+    for (round, tool_calls) in (0..).zip(rounds) {
+        let text = tool_calls.is_empty().then(|| "fixed".to_owned());
+        let matches = "The tests fail".into();
+        let script = Script { matches, round: Some(round), tool_calls, text, ..Script::default() };
+        world.model().script(script)?;
+    }
+    let cli = up.cli()?.within(&till);
+    let address = format!("https://{}/till@main", server.host());
+    let prompt = "The tests fail: find out why, fix it and commit";
+    let ran = cli.run(&["run", "--repo", &address, "--json", prompt]).await?;
+    ensure!(ran.code == Some(0), "{ran:?}");
+    let report = ran.report()?;
+    let session = report["session"].as_str().context("a session")?;
+    let pulled = cli.run(&["session", "pull", session, "--branch", "fix"]).await?;
+    ensure!(pulled.code == Some(0), "{pulled:?}");
+    assert_eq!(git(&till, &["log", "--format=%s", "fix"])?, "Add what was taken away\na till");
+    assert_eq!(git(&till, &["status", "-sb"])?, "## main", "nothing else has changed");
+    git(&till, &["checkout", "-q", "fix"])?;
+    assert_eq!(git(&till, &["-c", "alias.build=!sh test.sh", "build"])?, "passed");
+    Ok(())
 }
 
 /// Returns the worker that a command of the session runs for.
@@ -95,13 +167,19 @@ async fn ends(api: &Api, session: &str, text: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn workers_die_in_a_fetch_and_in_a_turn_and_nothing_is_lost() -> Result<()> {
+async fn workers_die_in_a_fill_and_in_a_turn_and_nothing_is_lost() -> Result<()> {
     let world = World::new().await?;
     let server = GitServer::start()?;
     let work = world.workspace("work")?;
     git(&work, &["init", "-q", "-b", "main"])?;
     fs::write(work.join("a"), "one\n")?;
     fs::write(work.join("large"), "0123456789abcdef".repeat(17 << 16))?;
+    // So many that a checkout takes a moment.
+    for number in 0..MANY {
+        let folder = work.join(format!("many/{}", number / 100));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(number.to_string()), format!("{number}\n"))?;
+    }
     git(&work, &["add", "-A"])?;
     git(&work, &["commit", "-q", "-m", "first"])?;
     let demo = server.repository("demo")?;
@@ -110,7 +188,7 @@ async fn workers_die_in_a_fetch_and_in_a_turn_and_nothing_is_lost() -> Result<()
     let (allow, ca) = (format!("--egress-allow={}", server.host()), server.authority());
     let ca = format!("--egress-ca={}", ca.display());
     let mut flags: Vec<&str> =
-        "--placements=1 --gateways=1 --workers=3 --no-restart --workspace-disk=own"
+        "--placements=1 --gateways=1 --workers=4 --no-restart --workspace-disk=own"
             .split(' ')
             .collect();
     flags.extend([allow.as_str(), ca.as_str()]);
@@ -135,6 +213,12 @@ async fn workers_die_in_a_fetch_and_in_a_turn_and_nothing_is_lost() -> Result<()
     let holder = holder(&cluster).await?;
     cluster.signal(holder, Signal::KILL)?;
     server.fault(None)?;
+    // Attack 3: the next one dies in the middle of the checkout, and a third one fills it.
+    let workers: Vec<u32> = cluster.of("worker")?.iter().map(|worker| worker.pid).collect();
+    let dying = eventually_fast("a worker checks out", 60, || checks_out(&workers)).await?;
+    cluster.signal(dying, Signal::KILL)?;
+    let left = below(&world.data(), &|path| path.extension().is_some_and(|end| end == "restoring"));
+    ensure!(!left.is_empty(), "what it left is marked as not whole");
     ensure!(api.outcome(session, &message, 90).await? == "completed", "another worker fills it");
     let shown = api.get(&path).await?.ok()?;
     ensure!(shown["state"] == "filled" && shown["commit"] == pinned, "{shown}");
@@ -163,8 +247,98 @@ async fn workers_die_in_a_fetch_and_in_a_turn_and_nothing_is_lost() -> Result<()
     let result = messages.iter().rev().find(|message| message["role"] == "tool");
     let result = result.and_then(|it| it["content"].as_str()).context("a result")?;
     ensure!(result.contains("third\nsecond\nfirst\n D large\n17825792 other"), "{result}");
+    server.fault(None)?;
+    no_alternate_leads_to_another(&world, &server, api, session).await?;
     oracle(api, world.model()).await?;
     cluster.stop(&world).await
+}
+
+/// Attack 21: a workspace names another one's objects as its own. The machine's git would read them; a command does not.
+async fn no_alternate_leads_to_another(
+    world: &World,
+    server: &GitServer,
+    api: &Api,
+    session: &str,
+) -> Result<()> {
+    let work = world.workspace("secret")?;
+    git(&work, &["init", "-q", "-b", "main"])?;
+    fs::write(work.join("secret"), "of somebody else\n")?;
+    git(&work, &["add", "-A"])?;
+    git(&work, &["commit", "-q", "-m", "secret"])?;
+    let repository = server.repository("secret")?;
+    git(&work, &["push", "-q", &repository.display().to_string(), "main"])?;
+    let secret = git(&work, &["rev-parse", "HEAD:secret"])?;
+    let directory = format!("/{}/secret", server.host());
+    let project = api.post("/project/init", &json!({ "directory": directory })).await?.ok()?;
+    let project = project["id"].as_str().context("a project")?;
+    let other = api.post(&format!("/project/{project}/session"), &json!({})).await?.ok()?;
+    ends(api, other["id"].as_str().context("a session")?, "run true").await?;
+    let held = below(&world.data(), &|path| path.ends_with(".git/objects"));
+    let has = |objects: &PathBuf| {
+        let Some(dot) = objects.parent() else { return false };
+        git(&work, &["--git-dir", &dot.display().to_string(), "cat-file", "-e", &secret]).is_ok()
+    };
+    let objects = held.into_iter().find(has).context("the other workspace's objects")?;
+    let line = format!("{}\n", objects.display());
+    let probe = world.workspace("probe")?;
+    git(&probe, &["init", "-q"])?;
+    fs::write(probe.join(".git/objects/info/alternates"), &line)?;
+    assert_eq!(
+        git(&probe, &["cat-file", "blob", &secret])?,
+        "of somebody else",
+        "a bare git reads it"
+    );
+
+    let command = format!(
+        "echo {} >.git/objects/info/alternates; git cat-file blob {secret} && echo leaked; git log -1 --format=%s",
+        objects.display()
+    );
+    ends(api, session, &format!("run `{command}`")).await?;
+    let body = world.model().requests().pop().and_then(|asked| asked.body).context("a body")?;
+    ensure!(!body.contains("of somebody else") && !body.contains("leaked\\n"), "{body}");
+    ensure!(body.contains("bad file"), "git says that it has no such object: {body}");
+    // Nor does git in the service's own cells, which make the bundle of the workspace as it is.
+    let out = api.get(&format!("/platform/session/{session}/bundle")).await?;
+    ensure!(out.status == 200, "{}", out.status);
+    Ok(())
+}
+
+/// Returns the paths below a folder that are wanted.
+fn below(at: &Path, wanted: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(at).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if wanted(&path) {
+            found.push(path.clone());
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(below(&path, wanted));
+        }
+    }
+    found
+}
+
+/// Returns the worker whose git makes files.
+fn checks_out(workers: &[u32]) -> Option<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_one = |pid: &u32| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        command.windows(12).any(|words| words == b"reset\0--hard")
+    };
+    pids.filter(is_one).find_map(|pid| ancestors(pid).into_iter().find(|pid| workers.contains(pid)))
+}
+
+/// Like [`eventually`] for what is there for a moment only.
+async fn eventually_fast<T>(what: &str, seconds: u64, look: impl Fn() -> Option<T>) -> Result<T> {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        ensure!(Instant::now() < until, "{what}: not within {seconds} s");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Returns the worker that fetches a pack: it has the file open.

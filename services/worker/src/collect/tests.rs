@@ -11,6 +11,7 @@ use domain::{LocationId, OrgId, SessionRef};
 
 use super::*;
 use crate::disk::WorkspaceDisk;
+use crate::fill::tests::{Forge, root};
 use crate::location::tests::World;
 
 const NONE: CollectedRows = CollectedRows { components: 0, locations: 0, packs: 0, workspaces: 0 };
@@ -101,5 +102,59 @@ async fn only_folders_of_locations_that_were_deleted_are_removed() -> Result<()>
     assert_eq!(folders::collect(&world.runtime.store, &worker).await?, 1);
     let left = left(world.folder.path(), &at)?;
     assert_eq!(left, BTreeSet::from([unknown, strange, longer]));
+    Ok(())
+}
+
+/// Attack 2: a worker died between a pack's blob and its row.
+#[tokio::test]
+async fn a_pack_without_a_row_is_collected_and_fetched_again() -> Result<()> {
+    let forge = Forge::new().await?;
+    let World { database, runtime, .. } = &forge.world;
+    let session = forge.session(None).await?;
+    database
+        .run("ALTER TABLE repository_pack ADD CONSTRAINT dies CHECK (false) NOT VALID".into())
+        .await?;
+    assert!(forge.take_over("a", &session, 1).await.is_err(), "the row is refused");
+    database.run("ALTER TABLE repository_pack DROP CONSTRAINT dies".into()).await?;
+    let blobs = || BlobCollector {
+        store: runtime.store.clone(),
+        blobs: runtime.blobs.clone(),
+        clock: runtime.clock.clone(),
+        retention: Duration::ZERO,
+    };
+    assert_eq!(blobs().collect().await?, CollectedBlobs { found: 1, deleted: 1 });
+    let workspace = forge.take_over("a", &session, 2).await?;
+    testkit::git(root(&workspace)?, &["fsck", "--strict"])?;
+    assert_eq!(
+        blobs().collect().await?,
+        CollectedBlobs { found: 1, deleted: 0 },
+        "it is there again"
+    );
+    std::fs::remove_dir_all(forge.world.folder.path().join("repositories"))?;
+    let other = forge.take_over("b", &forge.session(None).await?, 1).await?;
+    testkit::git(root(&other)?, &["fsck", "--strict"])?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn copies_of_forgotten_repositories_go() -> Result<()> {
+    let forge = Forge::new().await?;
+    let store = &forge.world.runtime.store;
+    let copies = forge.world.folder.path().join("repositories");
+    let session = forge.session(None).await?;
+    root(&forge.take_over("a", &session, 1).await?)?;
+    let of = copies.join(session.org.to_string());
+    assert_eq!(std::fs::read_dir(&of)?.count(), 1);
+    std::fs::create_dir_all(copies.join(".tmp-other"))?;
+    assert_eq!(folders::collect_repositories(store, &copies).await?, 0, "there is a session");
+    delete(&forge.world, &session).await?;
+    let rows = || RowCollector { store: store.clone(), retention: Some(Duration::ZERO) };
+    while rows().collect().await? != NONE {}
+    assert_eq!(folders::collect_repositories(store, &copies).await?, 1);
+    assert_eq!(std::fs::read_dir(&of)?.count(), 0);
+    assert!(copies.join(".tmp-other").exists(), "somebody makes something there");
+    // It is fetched again for whoever comes later.
+    root(&forge.take_over("a", &forge.session(None).await?, 1).await?)?;
+    assert_eq!(std::fs::read_dir(&of)?.count(), 1);
     Ok(())
 }

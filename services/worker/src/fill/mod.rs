@@ -255,4 +255,4 @@ fn address(origin: &OriginRow) -> Result<Address, Fault> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

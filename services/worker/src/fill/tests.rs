@@ -1,4 +1,6 @@
 //! Fills from a real git server, on a real Postgres.
+//!
+//! Long because all of them are tried against one forge, which is made here.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -18,6 +20,24 @@ use crate::location::tests::World;
 
 /// Runs commands as they are: these repositories are the tests' own.
 struct Plain;
+
+/// Commands that meet the limit of a cell's memory where `git index-pack` runs.
+struct Small;
+
+#[async_trait]
+impl Sandbox for Small {
+    async fn run(
+        &self,
+        command: Command,
+        stop: &CancellationToken,
+    ) -> Result<Outcome, SandboxError> {
+        let checks = command.args.iter().any(|word| word == "index-pack");
+        let ran = Plain.run(command, stop).await?;
+        let limits = if checks { vec![sandbox::Limit::Memory(1 << 30)] } else { Vec::new() };
+        let end = if checks { End::OverLimit } else { ran.end };
+        Ok(Outcome { end, limits, ..ran })
+    }
+}
 
 #[async_trait]
 impl Sandbox for Plain {
@@ -46,16 +66,19 @@ impl Sandbox for Plain {
     }
 }
 
-struct Forge {
+pub(crate) struct Forge {
     server: GitServer,
     repository: PathBuf,
     work: PathBuf,
-    world: World,
+    pub(crate) world: World,
 }
 
 impl Forge {
-    async fn new() -> Result<Self> {
-        let server = GitServer::start()?;
+    pub(crate) async fn new() -> Result<Self> {
+        Self::with(GitServer::start()?).await
+    }
+
+    async fn with(server: GitServer) -> Result<Self> {
         let mut world = World::new().await?;
         let repository = server.repository("demo")?;
         let work = world.folder.path().join("work");
@@ -74,7 +97,7 @@ impl Forge {
     }
 
     /// Commits a file and pushes it; returns the commit.
-    fn push(&self, name: &str, text: &str) -> Result<String> {
+    pub(crate) fn push(&self, name: &str, text: &str) -> Result<String> {
         std::fs::write(self.work.join(name), text)?;
         git(&self.work, &["add", "-A"])?;
         git(&self.work, &["commit", "-q", "-m", name])?;
@@ -82,7 +105,7 @@ impl Forge {
         git(&self.work, &["rev-parse", "HEAD"])
     }
 
-    async fn session(&self, wanted: Option<&str>) -> Result<SessionRef> {
+    pub(crate) async fn session(&self, wanted: Option<&str>) -> Result<SessionRef> {
         self.session_of("demo", wanted).await
     }
 
@@ -95,7 +118,12 @@ impl Forge {
         Ok(session)
     }
 
-    async fn take_over(&self, name: &str, session: &SessionRef, token: i64) -> Result<Workspace> {
+    pub(crate) async fn take_over(
+        &self,
+        name: &str,
+        session: &SessionRef,
+        token: i64,
+    ) -> Result<Workspace> {
         let worker = self.world.worker(name, WorkspaceDisk::Own);
         self.world.take_over(&worker, session, token).await
     }
@@ -109,7 +137,7 @@ impl Forge {
     }
 }
 
-fn root(workspace: &Workspace) -> Result<&Path> {
+pub(crate) fn root(workspace: &Workspace) -> Result<&Path> {
     workspace.root().with_context(|| format!("{:?}", workspace.unavailable()))
 }
 
@@ -545,5 +573,75 @@ async fn what_a_session_did_goes_out_of_any_worker() -> Result<()> {
     )?;
     assert_eq!(git(&forge.work, &["rev-parse", "refs/oc/head"])?, head);
     assert_eq!(git(&forge.work, &["show", "refs/oc/wip:c"])?, "not committed");
+    Ok(())
+}
+
+/// Attack 16: a long chain of deltas is unpacked in a cell, and what takes too much there ends with a sentence.
+#[tokio::test]
+async fn a_chain_of_deltas_is_taken_or_its_limit_is_told() -> Result<()> {
+    let mut forge = Forge::new().await?;
+    let mut feed = String::new();
+    let mut text: Vec<String> = (0..400).map(|line| format!("line {line}\n")).collect();
+    for commit in 0..300 {
+        text[commit] = format!("changed {commit}\n");
+        let all = text.concat();
+        let head = "commit refs/heads/main\ncommitter A <a@b> 1700000000 +0000\ndata 1\nx\n";
+        feed += &format!("{head}M 100644 inline f\ndata {}\n{all}\n", all.len());
+    }
+    let path = forge.world.folder.path().join("feed");
+    std::fs::write(&path, feed)?;
+    let load = format!("alias.load=!git fast-import --force --quiet <'{}'", path.display());
+    git(&forge.repository, &["-c", &load, "load"])?;
+    git(&forge.repository, &["repack", "-adfq", "--depth=4095", "--window=400"])?;
+    let packs = git(
+        &forge.repository,
+        &["-c", "alias.show=!git verify-pack -sv objects/pack/*.idx", "show"],
+    )?;
+    let longest = packs
+        .lines()
+        .filter_map(|line| line.strip_prefix("chain length = ")?.split(':').next()?.parse().ok());
+    let longest: u32 = longest.max().context("chains")?;
+    ensure!(longest > 100, "a bare git has made a chain of {longest}: {packs}");
+    let session = forge.session(None).await?;
+    let workspace = forge.take_over("a", &session, 1).await?;
+    assert_eq!(git(root(&workspace)?, &["rev-list", "--count", "HEAD"])?, "300");
+    git(root(&workspace)?, &["fsck", "--strict"])?;
+
+    let fills = forge.world.fills.take().context("fills")?;
+    forge.world.fills = Some(Fills { sandbox: Arc::new(Small), ..fills });
+    forge.push("new", "new\n")?;
+    let told = forge.refused(&forge.session(None).await?, 1).await?;
+    ensure!(told.contains("checking https://") && told.contains("out of memory"), "{told}");
+    ensure!(told.contains("a smaller repository would fit"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_gits_is_read_too() -> Result<()> {
+    let forge = Forge::with(GitServer::start_dulwich()?).await?;
+    let lines: String = (0..2_000).map(|line| format!("line {line}\n")).collect();
+    forge.push("long", &lines)?;
+    git(&forge.work, &["tag", "-a", "-m", "v1", "v1"])?;
+    git(&forge.work, &["push", "-q", "origin", "v1", "HEAD:aside"])?;
+    let first = forge.take_over("a", &forge.session(Some("v1")).await?, 1).await?;
+    let here = root(&first)?;
+    assert_eq!(git(here, &["log", "--format=%s"])?, "long\na");
+    assert_eq!(git(here, &["branch", "-r"])?, "origin/aside\n  origin/main");
+    git(here, &["fsck", "--strict"])?;
+    // The pack of what is new may lean on the first one.
+    forge.push("long", &format!("{lines}one more\n"))?;
+    let session = forge.session(None).await?;
+    let second = forge.take_over("a", &session, 1).await?;
+    assert_eq!(git(root(&second)?, &["status", "-sb"])?, "## main...origin/main");
+    assert_eq!(git(root(&second)?, &["log", "--format=%s"])?, "long\nlong\na");
+    git(root(&second)?, &["fsck", "--strict"])?;
+    std::fs::write(root(&second)?.join("mine"), "mine")?;
+    forge.world.capture(&session, 1, root(&second)?).await?;
+    std::fs::remove_dir_all(forge.world.folder.path().join("repositories"))?;
+    let third = forge.take_over("b", &session, 2).await?;
+    assert_eq!(git(root(&third)?, &["status", "--porcelain"])?, "?? mine");
+    git(root(&third)?, &["fsck", "--strict"])?;
+    let told = forge.refused(&forge.session_of("other", None).await?, 1).await?;
+    ensure!(told.contains("404") && told.contains("check the address"), "{told}");
     Ok(())
 }
