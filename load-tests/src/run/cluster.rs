@@ -43,6 +43,15 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a cluster. Processes that end are not restarted.
     pub(crate) async fn start(bin: &Path, workers: u16) -> anyhow::Result<Self> {
+        Self::with_flags(bin, workers, &[]).await
+    }
+
+    /// Like [`start`](Self::start), with these flags.
+    pub(crate) async fn with_flags(
+        bin: &Path,
+        workers: u16,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
         let folder = folder()?;
         let model = Model::start(bin, folder.path()).await?;
         let port = free_port()?;
@@ -53,7 +62,7 @@ impl Cluster {
             command.arg(format!("--port={port}")).arg(format!("--bootstrap-key={KEY}"));
             command.arg(format!("--data-dir={}", data.display()));
             command.arg(format!("--model-url={}/v1", model.url));
-            command.env("OPENCODE_CLOUD_SLOTS", SLOTS.to_string());
+            command.args(flags).env("OPENCODE_CLOUD_SLOTS", SLOTS.to_string());
         })?;
         server.ready(&url, "/readyz", &log).await?;
         let manifest = data.join("cluster.json");
@@ -87,6 +96,17 @@ impl Cluster {
         Ok(PlacementAdmin::new(urls, Some(secret)))
     }
 
+    /// Returns a worker that has a Location.
+    pub(crate) async fn holder(&self) -> anyhow::Result<Process> {
+        let urls = self.processes("placement")?.into_iter().map(|member| member.url).collect();
+        let workers = self.admin(urls)?.status().await?.workers;
+        let holder = workers.into_iter().find(|worker| worker.leases > 0);
+        let holder = holder.context("no worker has a Location")?.worker.url;
+        let mut workers = self.processes("worker")?.into_iter();
+        let found = workers.find(|worker| worker.url == holder);
+        found.with_context(|| format!("the worker {holder} is not of this cluster"))
+    }
+
     /// Returns the member that leads placement.
     pub(crate) async fn leader(&self) -> anyhow::Result<Process> {
         let members = self.processes("placement")?;
@@ -108,7 +128,16 @@ impl Cluster {
 
 /// Sends SIGKILL to a process of the cluster.
 pub(crate) fn kill(process: &Process) -> anyhow::Result<()> {
+    signal(process, Signal::KILL)
+}
+
+/// Asks a process of the cluster to end.
+pub(crate) fn end(process: &Process) -> anyhow::Result<()> {
+    signal(process, Signal::TERM)
+}
+
+fn signal(process: &Process, signal: Signal) -> anyhow::Result<()> {
     let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).context("no pid")?;
-    kill_process(pid, Signal::KILL)
-        .with_context(|| format!("cannot kill the {} {}", process.role, process.pid))
+    kill_process(pid, signal)
+        .with_context(|| format!("cannot signal the {} {}", process.role, process.pid))
 }

@@ -17,6 +17,7 @@ use testkit::{GitServer, git};
 
 use crate::output::{Figure, Mark, Reporter, note};
 use crate::run::KEY;
+use crate::run::cluster::{Cluster, end};
 use crate::run::http::Http;
 use crate::run::sessions::admit;
 use crate::run::up::Up;
@@ -104,7 +105,36 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
         .with("changed", f64::from(CHANGED))
         .with("first_s", first.as_secs_f64());
     out.print(figure)?;
-    up.stop().await
+    up.stop().await?;
+
+    note("a takeover on another disk");
+    let flags = ["--workspace-disk=own", &allow, &authority];
+    let cluster = Cluster::with_flags(bin, 2, &flags).await?;
+    let took = takeover(&cluster, &directory).await?;
+    let bound = 1.5 * checkout.as_secs_f64() + 3.0;
+    let figure = Figure::new("repositories.takeover", took.as_secs_f64(), "s")
+        .mark(Mark::AtMost(bound))
+        .with("git_s", checkout.as_secs_f64());
+    out.print(figure)?;
+    cluster.stop().await
+}
+
+/// Ends the worker that has a session of the repository, and returns how long the next prompt takes at the other one.
+async fn takeover(cluster: &Cluster, directory: &str) -> anyhow::Result<Duration> {
+    let mut http = cluster.http().await?;
+    let (session, _) = filled(&mut http, directory).await?;
+    ended(&mut http, &session).await?;
+    let holder = cluster.holder().await?;
+    end(&holder)?;
+    let began = Instant::now();
+    while Path::new(&format!("/proc/{}/cmdline", holder.pid)).exists() {
+        ensure!(began.elapsed() < PATIENCE, "the worker does not end");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let began = Instant::now();
+    admit(&mut http, &session, "run true", true).await?;
+    ended(&mut http, &session).await?;
+    Ok(began.elapsed())
 }
 
 fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration> {
