@@ -28,7 +28,26 @@ class Backend(FileSystemBackend):
         return super().open_repository(os.path.join(ROOT, os.fsdecode(path).lstrip("/")))
 
 
-server = make_server("127.0.0.1", 0, make_wsgi_chain(Backend(ROOT)), handler_class=Handler)
+def with_length(app):
+    """Says how long each answer is: the server ends connections without a word of TLS."""
+
+    def answer(environ, start):
+        told, written = [], []
+
+        def begin(status, headers, _=None):
+            told[:] = [status, headers]
+            return written.append
+
+        content = b"".join(app(environ, begin))
+        content = b"".join(written) + content
+        status, headers = told
+        start(status, [*headers, ("Content-Length", str(len(content)))])
+        return [content]
+
+    return answer
+
+
+server = make_server("127.0.0.1", 0, with_length(make_wsgi_chain(Backend(ROOT))), handler_class=Handler)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(CERTIFICATE, KEY)
 server.socket = context.wrap_socket(server.socket, server_side=True)

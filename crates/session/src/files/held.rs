@@ -270,7 +270,7 @@ impl Files {
         if self.held.state().not_before > now {
             return None;
         }
-        self.capture_now().await
+        Box::pin(self.capture_now()).await
     }
 
     /// Like [`capture`](Self::capture) of what is owed, however soon after one that nobody waited for.

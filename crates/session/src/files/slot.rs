@@ -79,7 +79,7 @@ impl FileSlot {
         let Some(files) = self.files.clone().filter(|_| wants) else { return false };
         self.continued = true;
         let wait = files.settings().last_wait;
-        self.run(owed, async move { files.capture_now().await });
+        self.run(owed, async move { Box::pin(files.capture_now()).await });
         self.until = Some(Instant::now() + wait);
         true
     }

@@ -148,6 +148,9 @@ async fn copies_of_forgotten_repositories_go() -> Result<()> {
     std::fs::create_dir_all(copies.join(".tmp-other"))?;
     assert_eq!(folders::collect_repositories(store, &copies).await?, 0, "there is a session");
     delete(&forge.world, &session).await?;
+    // It is forgotten after a day without a use.
+    let used = "UPDATE repository SET seen_ms = 1, fetched_ms = 1, created_ms = 1";
+    forge.world.database.run(used.into()).await?;
     let rows = || RowCollector { store: store.clone(), retention: Some(Duration::ZERO) };
     while rows().collect().await? != NONE {}
     assert_eq!(folders::collect_repositories(store, &copies).await?, 1);

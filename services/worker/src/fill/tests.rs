@@ -595,7 +595,7 @@ async fn a_chain_of_deltas_is_taken_or_its_limit_is_told() -> Result<()> {
     git(&forge.repository, &["repack", "-adfq", "--depth=4095", "--window=400"])?;
     let packs = git(
         &forge.repository,
-        &["-c", "alias.show=!git verify-pack -sv objects/pack/*.idx", "show"],
+        &["-c", "alias.chains=!git verify-pack -sv objects/pack/*.idx", "chains"],
     )?;
     let longest = packs
         .lines()
