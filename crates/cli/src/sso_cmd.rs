@@ -12,7 +12,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::CliError;
-
 use crate::output::Screen;
 use crate::render::printable;
 use crate::secret_input;
