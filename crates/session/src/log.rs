@@ -133,7 +133,9 @@ impl<'r> Log<'r> {
         debug!(site = site.name(), events = drafted.events.len(), "a drain has written");
         match written {
             Written::Next(next) => {
-                self.history.written_by(self.claim);
+                if !drafted.events.is_empty() {
+                    self.history.written_by(self.claim);
+                }
                 let stored = drafted.components.into_iter().map(|(hash, _)| hash);
                 self.runtime.stored.note(self.session.org, stored);
                 self.mint.raise(drafted.mint.last());

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use journeys::{Cli, World, executable};
+use journeys::{World, executable};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -23,7 +23,7 @@ async fn a_person_signs_in_at_an_identity_provider_in_a_browser() -> Result<()> 
     let folder = installed("console", "playwright-core").await;
     let (idp, world) = (Idp::start().await, World::new().await?);
     let up = world.up().await?;
-    let owner = Cli::of_profile(&world)?;
+    let owner = up.cli()?;
 
     let add = [
         "sso",

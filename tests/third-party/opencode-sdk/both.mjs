@@ -38,6 +38,8 @@ export async function both(sdk, name) {
   });
   assert.equal(readFileSync(join(directory, made), 'utf8').trim(), 'hello');
   const first = answer.info.parentID;
+  // The directory is no repository.
+  await sdk.call('vcs.get', {}, (vcs) => assert.deepEqual(vcs, {}));
   const isDone = (event) => event.type === 'session.idle' && event.properties.sessionID === id;
   await local(isDone);
   const wrapped = await global((event) => event.payload && isDone(event.payload));

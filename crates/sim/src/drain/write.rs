@@ -1,6 +1,6 @@
 //! A decision on its way to the store, and the next step after it.
 
-use domain::{Seq, SessionIncarnation, TurnOutcome};
+use domain::{Claim, Seq, SessionIncarnation, TurnOutcome};
 use history::{History, Mark};
 use session_rules::{Answered, Compacted, Draft, Drafted, Next, Replied, Rules, Site, Verdict};
 
@@ -176,9 +176,12 @@ impl Drain {
         written: Written,
         world: &mut World,
     ) -> Flow {
-        let Pending { op, mark, decided, .. } = pending;
+        let Pending { op, mark, decided, drafted, .. } = pending;
         match written {
             Written::Next(next) => {
+                if !drafted.events.is_empty() {
+                    self.history.written_by(Claim(basis.claim()));
+                }
                 self.mint.raise(next.last_id);
                 self.claim = Some(basis.claim());
                 self.basis = Some(next);
