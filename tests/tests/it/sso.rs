@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use journeys::{World, executable};
+use journeys::{Up, World, executable};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -22,7 +22,10 @@ async fn a_person_signs_in_at_an_identity_provider_in_a_browser() -> Result<()> 
     let browser = chromium()?;
     let folder = installed("console", "playwright-core").await;
     let (idp, world) = (Idp::start().await, World::new().await?);
-    let up = world.up().await?;
+    // Without a key of ours, `up` makes an owner and writes their key into the profile.
+    let (data, model) = (world.data().display().to_string(), world.model_url());
+    let flags = ["up", "--port", "0", "--data-dir", &data, "--model-url", &model];
+    let up = Up::launch(&world, &flags.map(str::to_owned), &[], None).await?;
     let owner = up.cli()?;
 
     let add = [
