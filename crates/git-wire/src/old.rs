@@ -12,7 +12,7 @@ use crate::request::AGENT;
 /// The most bytes of an advertisement with its refs.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// What a server of version 0 or 1 tells at once: its branches and tags, and whether it leans packs on earlier ones.
+/// The advertisement of a server of version 0 or 1: its branches and tags, and whether it leans packs on earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OldServer {
     /// The branch that HEAD names.

@@ -49,7 +49,7 @@ pub enum ReportError {
 #[must_use = "reports end when this is dropped"]
 pub struct Reports(#[expect(dead_code, reason = "it sends when it is dropped")] ClientInitGuard);
 
-/// What the layer needs to know once reports are on.
+/// The key of hashes, which the layer has once reports are on.
 static ON: OnceLock<layer::OrgKey> = OnceLock::new();
 
 /// Begins to report errors and panics of this process. Only the first call of a process counts for [`ErrorLayer`].

@@ -94,7 +94,7 @@ struct State {
     telling: Vec<(i64, Vec<LeftOut>)>,
     /// The files outside of `.git` that are too large.
     large: LargeFiles,
-    /// What was packed since the last committed Capture. A Capture that nobody waited for, that could not be stored or that got
+    /// The pack since the last committed Capture. A Capture that nobody waited for, that could not be stored or that got
     /// no row leaves it to the next one, which reads and compresses nothing of it again.
     packed: Option<PackWriter>,
     /// The number of files read.

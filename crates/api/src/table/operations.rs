@@ -32,7 +32,7 @@ pub(super) struct Contracted {
     routed: String,
 }
 
-/// What is done with an operation.
+/// The state of an operation here.
 pub(super) enum State {
     /// A handler answers it.
     Served,

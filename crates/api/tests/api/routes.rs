@@ -108,7 +108,7 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         // Ids of providers are the same for everybody, so a stranger changes only their own settings.
         let target = filled(path, &ids);
         let same = crate::contract::is_the_same_for_all(method.as_str(), path);
-        // What a sign-in answers is the same for everybody.
+        // A sign-in answers the same to everybody.
         let same = same || path.starts_with("/auth/start/") || path.starts_with("/auth/callback/");
         if target == path || same || own.contains(&(method.as_str(), path)) {
             continue;

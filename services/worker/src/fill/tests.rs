@@ -467,7 +467,7 @@ async fn an_upload_that_is_gone_or_no_pack_is_told() -> Result<()> {
     let origin = forge.world.runtime.store.origin(session.location_ref()).await?;
     let upload = origin.and_then(|origin| origin.sent?.commits).context("an upload")?;
     let key = blobs::BlobKey::new(&session.org.to_string(), "upload", upload.as_str())?;
-    // What is stored never changes, so the harm takes its place.
+    // A stored blob never changes, so the harm takes its place.
     forge.world.runtime.blobs.delete(&key).await?;
     forge.world.runtime.blobs.put(&key, "PACK and nothing that follows".into()).await?;
     let told = forge.refused(&session, 1).await?;
