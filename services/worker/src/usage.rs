@@ -30,11 +30,13 @@ pub(crate) async fn run(store: Store) -> Result<(), Infallible> {
 }
 
 async fn count(store: &Store) -> Result<usize, StoreError> {
-    if !store.claim_chore(CHORE, EVERY).await? {
+    let uncounted = store.uncounted_organisations().await?;
+    // A service where nothing happens writes nothing: who counts is agreed on only when there is something.
+    if uncounted.is_empty() || !store.claim_chore(CHORE, EVERY).await? {
         return Ok(0);
     }
     let mut sessions = 0;
-    for org in store.uncounted_organisations().await? {
+    for org in uncounted {
         sessions += store.count_usage(org).await?;
     }
     Ok(sessions)
