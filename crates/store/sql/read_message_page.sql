@@ -15,6 +15,7 @@ DECLARE
     ids text[];
     number bigint;
     before_seq bigint := 9223372036854775807;
+    first_seq bigint := 0;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
     SELECT h.incarnation INTO number FROM session_head h WHERE h.org_id = p_org AND h.id = p_session;
@@ -32,32 +33,40 @@ BEGIN
         AND m.incarnation + 0 = number) THEN
         ids := ARRAY[p_message];
     END IF;
-    IF p_message IS NULL AND cardinality(ids) BETWEEN 51 AND p_limit - 1 THEN
+    IF p_message IS NULL AND cardinality(ids) > 50 AND NOT EXISTS (SELECT FROM message m
+        WHERE m.org_id = p_org AND m.incarnation = number AND m.seq <
+            (SELECT o.seq FROM message o WHERE o.org_id = p_org AND o.id = ids[cardinality(ids)])) THEN
         -- All of a long session: its messages, parts and calls are read in one go each and hashed. Joins that look each of them
         -- up would prove the tenant to row security again with every row, which costs more than the rows.
         PERFORM set_config('enable_nestloop', 'off', true);
-        RETURN QUERY SELECT r.id, r.seq, r.role, r.parent_id, r.turn_id, r.agent, r.provider, r.model, r.created_ms, r.completed_ms,
-        r.finish, r.error_code, r.error_message, r.input_tokens, r.output_tokens, r.reasoning_tokens,
-        r.cache_read_tokens, r.cache_write_tokens, r.part_id, r.kind, r.text, r.call_id, r.provider_call,
-        r.tool, r.state, r.arguments, r.called_ms, r.outcome, r.title, r.bounded_text, r.structured,
-        r.managed_path, r.truncated, r.started_ms, r.ended_ms, r.cost_nanos, r.synthetic, r.variant
-        FROM (SELECT m.id, m.seq::bigint AS seq, m.role, m.parent_id, m.turn_id, m.agent, m.provider, m.model, m.created_ms,
-            m.completed_ms, m.finish, m.error_code, m.error_message, coalesce(m.input_tokens, 0) AS input_tokens, coalesce(m.output_tokens, 0) AS output_tokens,
-            coalesce(m.reasoning_tokens, 0) AS reasoning_tokens, coalesce(m.cache_read_tokens, 0) AS cache_read_tokens, coalesce(m.cache_write_tokens, 0) AS cache_write_tokens, p.id AS part_id, p.kind, p.text,
-            c.id AS call_id, c.provider_call, c.tool, c.state, c.arguments, c.called_ms, c.outcome, c.title,
-            c.bounded_text, c.structured, c.managed_path, c.truncated, c.started_ms, c.ended_ms, coalesce(m.cost_nanos, 0) AS cost_nanos,
-            m.synthetic, m.variant, p.place, p.seq AS part_seq,
-            sum(coalesce(octet_length(p.text), 0) + coalesce(octet_length(c.arguments), 0)
-                + coalesce(octet_length(c.bounded_text), 0) + coalesce(octet_length(c.structured), 0))
-                OVER (ORDER BY m.seq DESC GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer_bytes
-            FROM (SELECT w.* FROM message w
-                WHERE w.org_id = p_org AND w.incarnation = number AND w.seq < before_seq) m
-            LEFT JOIN (SELECT w.* FROM part w WHERE w.org_id = p_org AND w.incarnation = number) p
-                ON p.message_id = m.id
-            LEFT JOIN (SELECT w.* FROM tool_result w WHERE w.org_id = p_org AND w.incarnation = number) c
-                ON c.id = p.call_id) AS r
-        WHERE coalesce(r.newer_bytes, 0) < 4 * page_bytes()
-        ORDER BY r.seq, r.place, r.part_seq, r.part_id;
+        -- Few sessions have more text than a page: only those are added up message by message.
+        IF (SELECT coalesce(sum(octet_length(p.text)), 0) FROM part p WHERE p.org_id = p_org AND p.incarnation = number)
+            + (SELECT coalesce(sum(coalesce(octet_length(c.arguments), 0) + coalesce(octet_length(c.bounded_text), 0)
+                    + coalesce(octet_length(c.structured), 0)), 0)
+                FROM tool_result c WHERE c.org_id = p_org AND c.incarnation = number) >= 4 * page_bytes() THEN
+            SELECT min(r.seq) INTO first_seq
+            FROM (SELECT m.seq, sum(coalesce(octet_length(p.text), 0) + coalesce(octet_length(c.arguments), 0)
+                    + coalesce(octet_length(c.bounded_text), 0) + coalesce(octet_length(c.structured), 0))
+                    OVER (ORDER BY m.seq DESC GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer_bytes
+                FROM (SELECT w.* FROM message w
+                    WHERE w.org_id = p_org AND w.incarnation = number AND w.seq < before_seq) m
+                LEFT JOIN (SELECT w.* FROM part w WHERE w.org_id = p_org AND w.incarnation = number) p
+                    ON p.message_id = m.id
+                LEFT JOIN (SELECT w.* FROM tool_result w WHERE w.org_id = p_org AND w.incarnation = number) c
+                    ON c.id = p.call_id) AS r
+            WHERE coalesce(r.newer_bytes, 0) < 4 * page_bytes();
+        END IF;
+        RETURN QUERY SELECT m.id, m.seq::bigint, m.role, m.parent_id, m.turn_id, m.agent, m.provider, m.model, m.created_ms,
+            m.completed_ms, m.finish, m.error_code, m.error_message, coalesce(m.input_tokens, 0), coalesce(m.output_tokens, 0),
+            coalesce(m.reasoning_tokens, 0), coalesce(m.cache_read_tokens, 0), coalesce(m.cache_write_tokens, 0), p.id,
+            p.kind, p.text, c.id, c.provider_call, c.tool, c.state, c.arguments, c.called_ms, c.outcome, c.title,
+            c.bounded_text, c.structured, c.managed_path, c.truncated, c.started_ms, c.ended_ms, coalesce(m.cost_nanos, 0),
+            m.synthetic, m.variant
+        FROM (SELECT w.* FROM message w WHERE w.org_id = p_org AND w.incarnation = number
+            AND w.seq < before_seq AND w.seq >= first_seq) m
+        LEFT JOIN (SELECT w.* FROM part w WHERE w.org_id = p_org AND w.incarnation = number) p ON p.message_id = m.id
+        LEFT JOIN (SELECT w.* FROM tool_result w WHERE w.org_id = p_org AND w.incarnation = number) c ON c.id = p.call_id
+        ORDER BY m.seq, p.place, p.seq, p.id;
         PERFORM set_config('enable_nestloop', 'on', true);
         RETURN;
     END IF;

@@ -65,6 +65,14 @@ impl Postgres {
         Ok(())
     }
 
+    /// Lets no worker do a chore from now on, such as counting what sessions use.
+    pub(crate) async fn no_chores(&self) -> anyhow::Result<()> {
+        let sql =
+            "CREATE OR REPLACE FUNCTION claim_chore(p_name text, p_every bigint) RETURNS boolean
+                   LANGUAGE sql AS 'SELECT false'";
+        self.execute(sql).await
+    }
+
     /// Returns the number of blocks of our tables, indexes and long values touched so far, in memory or on disk.
     pub(crate) async fn touched(&self) -> anyhow::Result<i64> {
         tokio::time::sleep(COUNTED).await;

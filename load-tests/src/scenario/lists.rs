@@ -48,8 +48,8 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     note(&format!("creating {} sessions", args.sessions));
     create(&up, args.sessions).await?;
     up.postgres.execute("ANALYZE").await?;
-    let project = project(&mut http).await?;
     let directory = folder(&up, DIRECTORIES / 2);
+    let project = project(&mut http, &directory).await?;
     for (name, path) in [
         ("lists.sessions_native", "/platform/session?limit=100".to_owned()),
         ("lists.sessions_project", format!("/project/{project}/session?limit=100")),
@@ -128,9 +128,11 @@ fn folder(up: &Up, number: u32) -> std::path::PathBuf {
     up.workspace.join(format!("directory{number}"))
 }
 
-async fn project(http: &mut Http) -> anyhow::Result<String> {
+/// Returns the project of a directory.
+async fn project(http: &mut Http, directory: &Path) -> anyhow::Result<String> {
     let projects = http.json(Method::GET, "/project", &Value::Null).await?;
     let list = projects.as_array().or_else(|| projects["projects"].as_array());
-    let first = list.and_then(|list| list.first()).context("there is no project")?;
-    first["id"].as_str().map(str::to_owned).context("the project has no id")
+    let of_it = |project: &&Value| project["worktree"].as_str() == directory.to_str();
+    let found = list.and_then(|list| list.iter().find(of_it)).context("there is no project")?;
+    found["id"].as_str().map(str::to_owned).context("the project has no id")
 }
