@@ -121,6 +121,8 @@ mutants! {
     DeclineGoesOn,
     /// A takeover runs a call that was asked about.
     AskedRunsAtTakeover,
+    /// A call runs though its tool is another one than the model was offered.
+    ChangedToolRuns,
     /// A Fork shows a part that was reverted for good.
     ForkKeepsReverted,
     /// A Fork includes the message that it must end before.

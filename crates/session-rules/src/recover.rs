@@ -156,9 +156,9 @@ impl Rules<'_> {
             let settle =
                 |outcome, text| settled_as(open.turn.clone(), id.clone(), outcome, text, now);
             // A refused call has no body, and its reason is told as ever.
-            let is_changed =
-                self.changed.is_some_and(|changed| changed.has(&open.turn, &call.intent.tool))
-                    && self.refusal(draft.history(), &call.intent).is_none();
+            let is_changed = !mutated!(ChangedToolRuns)
+                && self.changed.is_some_and(|changed| changed.has(&open.turn, &call.intent.tool))
+                && self.refusal(draft.history(), &call.intent).is_none();
             let fate = if is_changed {
                 fate_of_changed(call)
             } else {

@@ -88,6 +88,8 @@ faults! {
     Stop = "stop",
     /// A worker's clock jumps.
     ClockJump = "clock-jump",
+    /// A worker comes back with other tools.
+    Release = "release",
     /// A hint is lost.
     HintDropped = "hint-dropped",
     /// A hint comes twice.

@@ -22,7 +22,8 @@ impl Drain {
         let now = world.clock(self.worker);
         for (intent, body) in probe {
             let call = intent.call.clone();
-            let found = match (world.had_effect(self.at, &call), world.rng.chance(10)) {
+            let had_effect = world.had_effect(self.at, self.worker, &id, &intent);
+            let found = match (had_effect, world.rng.chance(10)) {
                 (_, true) => Some(unclear(id.clone(), call, now)),
                 (true, false) => Some(settled_as(
                     id.clone(),
@@ -80,8 +81,9 @@ impl Drain {
             }
             if let Some(turn) = &mut self.turn {
                 turn.touched |= world.class(&intent.tool) != ToolClass::Pure;
+                let (whose, id) = ((self.session, self.history.incarnation()), &turn.said.turn);
+                world.body_started(whose, self.worker, id, &intent);
             }
-            world.body_started(self.whose(), &intent.call);
             let now = world.now;
             let longest = if world.rng.chance(20) { 600 } else { 60 };
             let ends_at = now + world.range(0, longest);

@@ -260,7 +260,14 @@ impl Drain {
     }
 
     fn rules<'w>(&self, world: &'w World) -> Rules<'w> {
-        world.rules(self.session, self.worker, self.at, self.interrupts_before, self.begun > 0)
+        world.rules(
+            self.session,
+            self.worker,
+            self.at,
+            self.interrupts_before,
+            self.begun > 0,
+            self.id,
+        )
     }
 
     fn observe(&self, world: &mut World) -> Observation {

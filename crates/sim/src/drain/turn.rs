@@ -30,6 +30,7 @@ impl Drain {
             let Some(plan) = &turn.plan else { unreachable!("a stream has a plan") };
             let purpose =
                 if turn.beside { Purpose::Summary } else { Purpose::Turn { calls: !last } };
+            world.offered(self.worker, &plan.started.turn);
             turn.stream = Some(world.request(whose, &plan.started, &plan.body, purpose));
             self.phase = Phase::Streaming;
             return self.due_frame(world);

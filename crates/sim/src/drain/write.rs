@@ -48,6 +48,7 @@ impl Drain {
                     None => self.observe(world),
                 };
                 self.observed = Some(observed.clone());
+                world.compare_tools(self.id, self.worker, &self.history);
                 self.decide(Op::Open(taken, observed), basis, locked, world)
             }
         }

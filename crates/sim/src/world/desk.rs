@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use context::{EnvironmentFacts, Loaded, SystemContext, date, environment};
-use domain::{AttemptId, AttemptStarted, CallId, Seq, SessionIncarnation, ToolClass};
+use domain::{
+    AttemptId, AttemptStarted, CallId, Seq, SessionIncarnation, ToolClass, ToolIntent, TurnId,
+};
 use history::{History, hash_hex};
 use session_rules::{Observation, Rules, Site, WorkspaceState};
 
@@ -42,14 +44,15 @@ impl World {
         at: usize,
         interrupts_before: Seq,
         begun: bool,
+        drain: u64,
     ) -> Rules<'_> {
         let place = &self.places[at];
         let facts = &self.facts;
         Rules {
             settings: &facts.settings,
             models: &facts.models,
-            tools: &facts.tools,
-            changed: None,
+            tools: self.tools_of(worker),
+            changed: self.releases.changed(drain),
             saved: &[],
             session: &facts.sessions[session][at],
             workspace: if place.missing {
@@ -156,7 +159,16 @@ impl World {
         self.checkers.get_mut(session).filter(|_| lives)
     }
 
-    pub(crate) fn body_started(&mut self, whose: (usize, SessionIncarnation), call: &CallId) {
+    /// A body of a call starts.
+    pub(crate) fn body_started(
+        &mut self,
+        whose: (usize, SessionIncarnation),
+        worker: usize,
+        turn: &TurnId,
+        intent: &ToolIntent,
+    ) {
+        self.check_tool(worker, turn, &intent.call, &intent.tool);
+        let call = &intent.call;
         if let Some(Err(violation)) = self.checker(whose).map(|checker| checker.body(call)) {
             self.fail(violation);
         }
@@ -183,13 +195,22 @@ impl World {
         self.store.fences[at] == token
     }
 
-    pub(crate) fn had_effect(&self, at: usize, call: &CallId) -> bool {
+    /// A worker looks for the effect of a call.
+    pub(crate) fn had_effect(
+        &mut self,
+        at: usize,
+        worker: usize,
+        turn: &TurnId,
+        intent: &ToolIntent,
+    ) -> bool {
+        self.check_tool(worker, turn, &intent.call, &intent.tool);
+        let call = &intent.call;
         self.disks[at].content.done.contains(call)
     }
 
     /// Returns the class of a tool, which says how a takeover treats its calls.
     pub(crate) fn class(&self, tool: &str) -> ToolClass {
-        self.facts.tools.class(tool)
+        self.facts.releases[0].class(tool)
     }
 
     /// A capture of a session's changes failed, or the drain waits for it no longer.

@@ -47,7 +47,8 @@ pub(super) const ENTRIES: usize = 2;
 pub(crate) struct Facts {
     pub(crate) settings: RuleSettings,
     pub(super) models: Models,
-    pub(super) tools: ToolFacts,
+    /// The tools of each release. Two of them differ.
+    pub(super) releases: [ToolFacts; 2],
     project: ProjectId,
     pub(super) locations: Vec<LocationId>,
     /// Each session, at each Location.
@@ -72,10 +73,15 @@ impl Facts {
         let sessions = (0..SESSIONS + FORKS).map(session).collect();
         let default = ModelRef::new("simulated", "simulated");
         let classes = [ToolClass::Pure, ToolClass::Keyed, ToolClass::Probe, ToolClass::Unsafe];
-        let definition = |name: &&str| ToolDefinition {
-            name: (*name).to_owned(),
-            description: format!("Does {name}."),
+        let definition = |name: &str, how: &str| ToolDefinition {
+            name: name.to_owned(),
+            description: format!("Does {name}{how}."),
             input_schema: RawJson::parse("{\"type\":\"object\"}".to_owned()).expect("JSON"),
+        };
+        let release = |how: [&str; TOOLS.len()]| ToolFacts {
+            needs: ReadNeeds(needs),
+            definitions: TOOLS.iter().zip(how).map(|(tool, how)| definition(tool, how)).collect(),
+            classes: TOOLS.iter().map(|tool| (*tool).to_owned()).zip(classes).collect(),
         };
         Self {
             settings: settings(),
@@ -87,11 +93,10 @@ impl Facts {
                 ),
                 default,
             },
-            tools: ToolFacts {
-                needs: ReadNeeds(needs),
-                definitions: TOOLS.iter().map(definition).collect(),
-                classes: TOOLS.iter().map(|tool| (*tool).to_owned()).zip(classes).collect(),
-            },
+            releases: [
+                release([""; TOOLS.len()]),
+                release(["", "", " in another way", " in another way"]),
+            ],
             project: ProjectId::mint(mint),
             sessions,
             locations,

@@ -8,6 +8,7 @@
 //! files      the files of Locations, and their snapshots
 //! gateways   requests of clients, and hints
 //! forks      sessions that begin with the conversation of another
+//! releases   workers that come back with other tools
 //! reborn     sessions that are deleted and made anew under their ids
 //! trouble    faults, until they stop
 //! ```
@@ -18,6 +19,7 @@ mod files;
 mod forks;
 mod gateways;
 mod reborn;
+mod releases;
 mod trouble;
 mod workers;
 
@@ -36,6 +38,7 @@ use self::facts::{
 pub(crate) use self::files::{Capture, Taken};
 use self::files::{Content, Disk};
 use self::gateways::Asked;
+use self::releases::Releases;
 use self::trouble::Place;
 use self::workers::{Assigned, Worker};
 use crate::check::{Checker, Violation};
@@ -123,6 +126,7 @@ pub(crate) struct World {
     stalls: Option<Rng>,
     /// Decides when clients delete sessions and make them anew, in the histories in which they do.
     reborn: Option<Rng>,
+    releases: Releases,
     /// The fences at the last check.
     fences: Vec<i64>,
     /// Whether workers die much more than usual.
@@ -229,6 +233,7 @@ impl World {
             visitors: (0..PLACES).map(visitors).collect(),
             stalls: matches!(seed % 8, 3 | 5).then(|| Rng::new(!seed)),
             reborn: (seed % 8 == 5).then(|| Rng::new(!seed.rotate_left(32))),
+            releases: Releases::new(seed),
             fences: vec![0; PLACES],
             deadly: seed % 8 == 7,
             reverts,

@@ -20,6 +20,8 @@ pub(super) struct Worker {
     pub(super) stopping: bool,
     pub(super) crowded: bool,
     pub(super) skew: i64,
+    /// Whose tools it has.
+    pub(super) release: usize,
     /// The token of each Location that it holds, and until when it may start drains there.
     pub(super) held: BTreeMap<usize, (i64, i64)>,
     pub(super) drains: BTreeMap<u64, Drain>,
@@ -37,6 +39,7 @@ impl Worker {
             stopping: false,
             crowded: false,
             skew: 0,
+            release: 0,
             held: BTreeMap::new(),
             drains: BTreeMap::new(),
             cache: BTreeMap::new(),
@@ -129,6 +132,7 @@ impl World {
         host.paused_until = 0;
         host.stopping = false;
         let incarnation = host.incarnation;
+        self.release(worker);
         self.at(self.now, Action::Sweep { worker, incarnation });
     }
 

@@ -89,6 +89,7 @@ fn of_rules(mutant: RulesMutant) -> &'static [&'static str] {
         M::ForkKeepsReverted | M::ForkTakesOneMore => &["fork: it shows "],
         M::ForkKeepsIds => &["is the other session's"],
         M::UnansweredRuns | M::AskedRunsAtTakeover => &["started without leave"],
+        M::ChangedToolRuns => &["meets another tool than it was offered"],
         M::DeclineGoesOn => &["goes on after somebody refused"],
     }
 }
