@@ -33,6 +33,8 @@ pub struct WorkerOptions {
     pub idle_release: Duration,
     /// How often the worker looks for ready sessions, changed claims and interrupts without a hint.
     pub sweep: Duration,
+    /// The most bytes of this worker's copies of repositories' packs, but for those that fills use.
+    pub repository_copies: u64,
     /// How long a blob without a row is kept, and a Location without a use; `None` keeps them for ever.
     pub blob_retention: Option<Duration>,
 }

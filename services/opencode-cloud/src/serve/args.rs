@@ -191,9 +191,24 @@ pub struct DataArgs {
         env = "OPENCODE_CLOUD_BLOB_RETENTION"
     )]
     pub blob_retention: Period,
+    /// Disk of a worker for its copies of repositories, in GiB. Those that no session has needed for the longest time go first;
+    /// --blob-url has them all
+    #[arg(
+        long,
+        value_name = "GIB",
+        default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+        env = "OPENCODE_CLOUD_REPOSITORY_COPIES"
+    )]
+    pub repository_copies: u64,
 }
 
 impl DataArgs {
+    /// Returns the most bytes of a worker's copies of repositories.
+    pub(crate) fn repository_copies(&self) -> u64 {
+        self.repository_copies << 30
+    }
+
     /// Returns the folders of a worker with this data folder.
     pub(crate) fn folders(&self, data: &Path) -> Folders {
         Folders::in_data(data, self.workspace_dir.as_ref(), self.lock_dir.as_ref())

@@ -353,6 +353,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             folders: args.data.folders(&data),
             disk: args.data.workspace_disk.into(),
             blob_retention: args.data.blob_retention.length(),
+            repository_copies: args.data.repository_copies(),
             node: args.node,
             url: format!("http://{address}"),
             slots: args.drains.slots,

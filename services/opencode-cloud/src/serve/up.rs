@@ -277,6 +277,7 @@ async fn serve_on(
             folders: args.data.folders(data.path()),
             disk: args.data.workspace_disk.into(),
             blob_retention: args.data.blob_retention.length(),
+            repository_copies: args.data.repository_copies(),
             node: "up".to_owned(),
             url: format!("{}://{address}", if tls.is_some() { "https" } else { "http" }),
             slots: args.drains.slots,

@@ -48,6 +48,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) folders: Folders,
     pub(crate) disk: WorkspaceDisk,
     pub(crate) blob_retention: Option<Duration>,
+    /// In bytes.
+    pub(crate) repository_copies: u64,
     pub(crate) node: String,
     pub(crate) url: String,
     pub(crate) slots: usize,
@@ -135,6 +137,7 @@ pub(crate) async fn start(
         idle_release: Duration::from_mins(10),
         sweep: Duration::from_secs(1),
         blob_retention: setup.blob_retention,
+        repository_copies: setup.repository_copies,
     };
     let parts = WorkerParts { runtime, placement: setup.placement, fills: Some(fills) };
     let started = worker::start(options, parts, role);

@@ -5,19 +5,22 @@
 //! rows     one worker, once a day   components of requests, Locations, and the packs of deleted Locations
 //! blobs    one worker, once a day   what no row has named for the retention
 //! folders  each worker, its own     what it has on disk of deleted Locations and forgotten repositories
+//! copies   each worker, its own     of repositories' packs: more bytes than it may have, each half hour
 //! ```
 //!
 //! A blob is looked at after the rows that may name it, so each look is a step: a session's Location goes, then its
 //! packs, then their blobs.
 
 mod blobs;
+mod copies;
 mod folders;
 mod rows;
 
 use std::convert::Infallible;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use session::Runtime;
 use tasks::{OnCancel, OnError, TaskKind};
@@ -36,7 +39,7 @@ const BLOBS: &str = "collect blobs";
 /// The time between two looks of all workers together, unless the retention is shorter.
 const EVERY: Duration = Duration::from_hours(24);
 
-/// Twice in each hour, so that the rows of the next one find an empty partition.
+/// Twice in each hour, so that the rows of the next one find an empty partition, and few fills come before the next look.
 const CHANGES_EVERY: Duration = Duration::from_mins(30);
 
 /// The collections of a worker.
@@ -56,6 +59,7 @@ impl Collector {
         let mut looked: Option<Instant> = None;
         loop {
             self.changes().await;
+            self.copies().await;
             if looked.is_none_or(|at| at.elapsed() >= rest) {
                 looked = Some(Instant::now());
                 self.rows(every).await;
@@ -70,6 +74,20 @@ impl Collector {
         // Several workers may do it: there is nothing left for the second.
         if let Err(error) = self.runtime.store.forget_changes().await {
             failed("changes", &error);
+        }
+    }
+
+    async fn copies(&self) {
+        let Some(repositories) = self.repositories.clone() else { return };
+        let most = self.options.repository_copies;
+        let now = Duration::from_millis(u64::try_from(self.runtime.clock.now_ms()).unwrap_or(0));
+        let bound = move || copies::bound(&repositories, most, UNIX_EPOCH + now);
+        match tokio::task::spawn_blocking(bound).await.map_err(io::Error::from).flatten() {
+            Ok(0) => {}
+            Ok(bytes) => {
+                info!(bytes, "copies of repositories that were not used lately are removed")
+            }
+            Err(error) => failed("copies of repositories", &error),
         }
     }
 

@@ -171,12 +171,29 @@ impl<'m, 'f> Mirror<'m, 'f> {
         let mut packs = Vec::new();
         for row in rows.into_iter().filter(|row| row.ordinal <= through) {
             let files = self.files(&row.pack);
-            if !(files.pack.is_file() && files.index.is_file()) {
+            if !self.is_here(&files).await? {
                 self.get(&row).await?;
             }
             packs.push(files);
         }
         Ok(packs)
+    }
+
+    /// Returns whether this worker has a pack, and notes that it is used now: what is not used goes first.
+    async fn is_here(&self, files: &PackFiles) -> Result<bool, Fault> {
+        let (files, now) =
+            (files.clone(), Duration::from_millis(u64::try_from(self.fill.now()).unwrap_or(0)));
+        blocking(move || {
+            if !(files.pack.is_file() && files.index.is_file()) {
+                return Ok(false);
+            }
+            match File::open(&files.pack).and_then(|pack| pack.set_modified(UNIX_EPOCH + now)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                noted => noted.map(|()| true),
+            }
+        })
+        .await
+        .map_err(unkept)
     }
 
     /// Gets a pack's blob and makes its index again. It was checked when it came; its id is the hash of its content.

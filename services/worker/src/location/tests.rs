@@ -96,6 +96,7 @@ impl World {
             idle_release: Duration::MAX,
             sweep: Duration::MAX,
             blob_retention: None,
+            repository_copies: 1 << 30,
         }
     }
 
