@@ -29,7 +29,7 @@ pub struct UsageDue {
 
 impl Store {
     /// The organisations whose sessions have changed since they were last counted, or that nobody has looked at for
-    /// a minute.
+    /// twenty minutes: a position that is older than the rows of `session_change` costs a look at all sessions.
     ///
     /// # Errors
     /// When the database fails.
@@ -40,7 +40,7 @@ impl Store {
                     let rows = sqlx::query_scalar!(
                         r#"SELECT o.org_id FROM organisation o LEFT JOIN usage_cursor c ON c.org_id = o.org_id
                            WHERE c.org_id IS NULL
-                               OR c.read_ms NOT BETWEEN (extract(epoch FROM now()) * 1000)::bigint - 60000
+                               OR c.read_ms NOT BETWEEN (extract(epoch FROM now()) * 1000)::bigint - 1200000
                                    AND (extract(epoch FROM now()) * 1000)::bigint
                                OR EXISTS (SELECT FROM session_change s WHERE s.org_id = o.org_id AND s.xid >= c.next_xid)
                                OR EXISTS (SELECT FROM session_change s
