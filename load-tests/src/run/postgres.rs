@@ -70,7 +70,7 @@ impl Postgres {
         let sql =
             "CREATE OR REPLACE FUNCTION claim_chore(p_name text, p_every bigint) RETURNS boolean
                    LANGUAGE sql AS 'SELECT false'";
-        self.execute(sql).await
+        self.execute(sql).await.map(drop)
     }
 
     /// Returns the number of blocks of our tables, indexes and long values touched so far, in memory or on disk.
