@@ -45,7 +45,9 @@ pub use fold_check::differing_messages;
 pub(crate) use fork::{ForkRequest, forked};
 pub(crate) use import::{FilesFate, ImportQuery, import};
 pub(crate) use interrupt::{AbortRequest, InterruptedView, aborted, interrupt};
-pub(crate) use login::{Begun, by_key as begin_by_key, by_link as begin_by_link};
+pub(crate) use login::{
+    Begun, Visit, by_code as begin_by_code, by_key as begin_by_key, by_link as begin_by_link,
+};
 pub(crate) use messages::{context, one, prompt_row, transcript};
 pub(crate) use models::{ShownCatalog, ShownProvider, Source, shown_models, shown_with};
 pub(crate) use moves::{MoveRequest, asked};

@@ -28,7 +28,8 @@ pub(crate) enum ApiError {
     /// A login that cannot begin: the code says why.
     #[error("{message}")]
     NoLogin {
-        /// `LINK_USED`, `LINK_EXPIRED`, `LINK_UNKNOWN`.
+        /// `LINK_USED`, `LINK_EXPIRED`, `LINK_UNKNOWN`, or of a recovery code `CODE_USED`, `CODE_UNKNOWN`,
+        /// `CODE_NO_OWNER`, `CODE_MISTYPED`.
         code: &'static str,
         /// The reason, and what to do.
         message: &'static str,
@@ -125,6 +126,15 @@ impl ApiError {
             Some(ErrorCode::SessionBusy) => Self::Busy(session.clone()),
             Some(ErrorCode::SessionMessageUnknown) => Self::NotFound("a message with this id was"),
             _ => Self::Refused(error),
+        }
+    }
+
+    /// The error of a request that wants a recent login.
+    pub(crate) fn sign_in_again() -> Self {
+        Self::Barred {
+            status: StatusCode::FORBIDDEN,
+            code: "SIGN_IN_AGAIN",
+            message: "this needs a sign-in of less than 15 minutes ago, and yours is older: sign in again, then repeat it",
         }
     }
 

@@ -40,4 +40,4 @@ pub use origin::{Origin, OriginError, Origins};
 pub use settings::{ApiSettings, ModelList};
 pub use site::{PublicUrl, PublicUrlError, Site};
 pub use state::{ApiParts, ApiState};
-pub use table::{openapi, policies, route_table, router, stock_openapi};
+pub use table::{openapi, policies, recent_routes, route_table, router, stock_openapi};

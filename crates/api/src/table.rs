@@ -61,12 +61,19 @@ pub use self::stock_document::stock_openapi;
 pub fn policies() -> Vec<(Method, &'static str, Result<access::Need, &'static str>)> {
     let policy = |route: Route| {
         let wants = match route.policy {
-            Policy::Needs(need) => Ok(need),
+            Policy::Needs(need) | Policy::NeedsRecent(need) => Ok(need),
             Policy::Open(why) | Policy::Visited(why) => Err(why),
         };
         (route.method, route.path, wants)
     };
     table().into_iter().map(policy).collect()
+}
+
+/// Returns the routes that want a recent login, by method and path.
+#[must_use]
+pub fn recent_routes() -> Vec<(Method, &'static str)> {
+    let recent = table().into_iter().filter(|route| route.policy.wants_recent());
+    recent.map(|route| (route.method, route.path)).collect()
 }
 
 /// The paths of open routes. Every other path wants a key or login, unknown ones too.
@@ -115,9 +122,11 @@ pub fn router(state: ApiState) -> Router {
 
 /// Puts the decision about a route's policy around its handler.
 fn within_policy(handler: MethodRouter<ApiState>, policy: Policy) -> MethodRouter<ApiState> {
+    let recent = policy.wants_recent();
     match policy.need() {
-        Some(need) => handler
-            .layer(from_fn(move |request: Request, next: Next| gate::gate(need, request, next))),
+        Some(need) => handler.layer(from_fn(move |request: Request, next: Next| {
+            gate::gate(need, recent, request, next)
+        })),
         None => handler,
     }
 }

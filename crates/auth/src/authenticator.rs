@@ -1,3 +1,5 @@
+mod recover;
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +10,7 @@ use http::HeaderMap;
 use store::{CredentialInUse, Proof, Store, StoreError, Via};
 use tokio::sync::Semaphore;
 
+pub use self::recover::{CodeError, Recovered};
 use crate::belief::{Belief, BeliefState, Believed};
 use crate::{
     CookieError, CredentialError, KeyForm, KeyFormError, Token, check_form, hash, read_cookie,
@@ -345,19 +348,21 @@ impl Authenticator {
         }
     }
 
-    /// Writes when keys and their owners were last used.
+    /// Writes when keys, logins and their owners were last used.
     async fn note_seen(&self) {
-        let mut seen: HashMap<OrgId, (Vec<String>, Vec<String>)> = HashMap::new();
+        let mut seen: HashMap<OrgId, [Vec<String>; 3]> = HashMap::new();
         for belief in self.lock().beliefs.values().filter(|belief| belief.take_use()) {
             let principal = belief.principal();
-            let (keys, actors) = seen.entry(principal.org()).or_default();
-            if let Via::Key(key) = principal.via() {
-                keys.push(key.to_string());
+            let [keys, logins, actors] = seen.entry(principal.org()).or_default();
+            match principal.via() {
+                Via::Key(key) => keys.push(key.to_string()),
+                Via::Login(login) => logins.push(login.to_string()),
             }
             actors.push(principal.standing().actor.id().to_owned());
         }
-        for (org, (keys, actors)) in seen {
-            if let Err(error) = self.store.note_seen(org, keys, actors, self.clock.now_ms()).await {
+        for (org, [keys, logins, actors]) in seen {
+            let noted = self.store.note_seen(org, keys, logins, actors, self.clock.now_ms()).await;
+            if let Err(error) = noted {
                 tracing::debug!(%error, "who was seen is not noted");
             }
         }

@@ -9,6 +9,9 @@ use tasks::CancellationToken;
 /// How long a proof is believed, from before the query that brought it.
 pub const BELIEVED_FOR: Duration = Duration::from_secs(5);
 
+/// How long after its person proved who they are a login may do what a stolen cookie must not.
+pub const RECENT: TimestampMs = 15 * 60 * 1000;
+
 /// How a belief stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeliefState {
@@ -31,6 +34,8 @@ pub struct Belief {
     /// Whether it was used since that was noted.
     is_unnoted: AtomicBool,
     expires_ms: AtomicI64,
+    /// When the person proved who they are; none for a key, which is the proof itself.
+    auth_ms: Option<TimestampMs>,
     /// When the cookie was made that is the newest one; 0 for a key.
     rotated_ms: AtomicI64,
     held: AtomicUsize,
@@ -46,6 +51,7 @@ impl Belief {
             used: AtomicU64::new(millis(clock.monotonic())),
             is_unnoted: AtomicBool::new(true),
             expires_ms: AtomicI64::default(),
+            auth_ms: proof.auth_ms,
             rotated_ms: AtomicI64::new(proof.rotated_ms.unwrap_or_default()),
             held: AtomicUsize::default(),
             ended: CancellationToken::new(),
@@ -69,6 +75,12 @@ impl Belief {
     #[must_use]
     pub fn expires_ms(&self) -> Option<TimestampMs> {
         Some(self.expires_ms.load(Ordering::Acquire)).filter(|at| *at != TimestampMs::MAX)
+    }
+
+    /// Returns whether its person has proved who they are within [`RECENT`]. Whoever has a key does so each time.
+    #[must_use]
+    pub fn is_recent(&self) -> bool {
+        self.auth_ms.is_none_or(|at| self.clock.now_ms() - at < RECENT)
     }
 
     /// Returns how it stands now.

@@ -14,13 +14,15 @@ mod authenticator;
 mod belief;
 mod credential;
 mod key;
+mod recovery;
 mod token;
 
-pub use authenticator::{AuthError, Authenticator, COOKIE_AGE, Shown};
-pub use belief::{BELIEVED_FOR, Belief, BeliefState, Believed};
+pub use authenticator::{AuthError, Authenticator, COOKIE_AGE, CodeError, Recovered, Shown};
+pub use belief::{BELIEVED_FOR, Belief, BeliefState, Believed, RECENT};
 pub use credential::{CookieError, CredentialError, read_cookie, read_credential};
 pub use key::{
     BootstrapKeyError, KeyForm, KeyFormError, MIN_BOOTSTRAP_CHARS, MadeKey, bootstrap_key,
     check_form, generate, generate_key, hash,
 };
+pub use recovery::{RECOVERY_CODES, RecoveryCode};
 pub use token::{LINK_LIFE, LOGIN_LIFE, Token};

@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::{LoginId, OrgId, TimestampMs, UserId};
-use store::{NewLogin, NewLoginLink};
+use store::{BeganBy, NewLogin, NewLoginLink};
 use uuid::Uuid;
 
 use crate::hash;
@@ -61,11 +61,19 @@ impl Token {
 
     /// Generates the cookie of a new login, and the row to store.
     #[must_use]
-    pub fn login(org: OrgId, user: UserId, now: TimestampMs) -> (Self, NewLogin) {
+    pub fn login(org: OrgId, user: UserId, by: BeganBy, now: TimestampMs) -> (Self, NewLogin) {
         let token = Self::make(org, random(ID_CHARS));
-        let hash = token.hash().to_vec();
-        let row =
-            NewLogin { id: token.login_id(), user, hash, expires_ms: now + LOGIN_LIFE, key: None };
+        let row = NewLogin {
+            id: token.login_id(),
+            user,
+            hash: token.hash().to_vec(),
+            expires_ms: now + LOGIN_LIFE,
+            key: None,
+            auth_ms: None,
+            by,
+            address: None,
+            agent: None,
+        };
         (token, row)
     }
 
@@ -121,7 +129,7 @@ mod tests {
     #[test]
     fn a_token_names_its_row_and_reads_back() {
         let user: UserId = "usr_a".parse().expect("an id");
-        let (cookie, row) = Token::login(OrgId::FIRST, user.clone(), 5);
+        let (cookie, row) = Token::login(OrgId::FIRST, user.clone(), BeganBy::Link, 5);
         let read = Token::read(cookie.text()).expect("a cookie");
         assert_eq!(
             (read.org(), read.login_id(), read.hash()),

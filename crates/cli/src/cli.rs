@@ -5,8 +5,8 @@ use clap::Subcommand;
 use crate::output::Screen;
 use crate::{
     CliError, ask_cmd, attach_cmd, credential_cmd, explain_cmd, key_cmd, limit_cmd, llm_cmd,
-    login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, ready_cmd, rebuild_cmd, run,
-    session_cmd, sso_cmd, transfer, usage_cmd, user_cmd,
+    login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, ready_cmd, rebuild_cmd,
+    recovery_cmd, run, session_cmd, sso_cmd, transfer, usage_cmd, user_cmd,
 };
 
 /// The subcommands. The module of each has its arguments and its `execute`.
@@ -57,6 +57,8 @@ pub enum Command {
     User(user_cmd::UserArgs),
     /// Set up sign-in at identity providers: add, test, activate, remove
     Sso(Box<sso_cmd::SsoArgs>),
+    /// Make codes with which you, an owner, sign in when nothing else works
+    Recovery(recovery_cmd::RecoveryArgs),
     /// Open the service in the browser, signed in
     Open(open_cmd::OpenArgs),
     /// Ask a role whether it is ready: for health checks and scripts
@@ -95,6 +97,7 @@ pub fn execute(command: Command, screen: &mut Screen) -> Result<u8, CliError> {
         Command::Key(args) => client(key_cmd::execute(args, screen)),
         Command::User(args) => client(user_cmd::execute(args, screen)),
         Command::Sso(args) => client(sso_cmd::execute(*args, screen)),
+        Command::Recovery(args) => client(recovery_cmd::execute(args, screen)),
         Command::Open(args) => client(open_cmd::execute(args, screen)),
         Command::Ready(args) => client(ready_cmd::execute(args, screen)),
         Command::Models(args) => client(models_cmd::execute(args, screen)),

@@ -33,6 +33,7 @@ mod prompt_input;
 mod provider_cmd;
 mod ready_cmd;
 mod rebuild_cmd;
+mod recovery_cmd;
 pub mod render;
 pub mod run;
 pub mod run_ask;

@@ -250,6 +250,8 @@ text_id!(/// A login of a person in a browser.
     LoginId, "lgn", descending: false);
 text_id!(/// A connection of an organisation to an identity provider.
     IdpId, "idp", descending: false);
+text_id!(/// An alert that every owner of an organisation has.
+    AlertId, "alr", descending: false);
 
 /// An organisation: the tenant that owns every other row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

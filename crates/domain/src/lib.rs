@@ -53,9 +53,9 @@ pub use event::{
 };
 pub use feature::{Feature, FeatureLevel};
 pub use id::{
-    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, IdpId, KeyId, LocationId, LoginId,
-    MessageId, OrgId, OutId, PartId, PermissionId, ProjectId, QuestionId, RepositoryId, ServiceId,
-    SessionId, SignInId, Stamp, TurnId, UploadId, UserId,
+    AlertId, AttemptId, CallId, CredentialId, EventId, IdError, IdMint, IdpId, KeyId, LocationId,
+    LoginId, MessageId, OrgId, OutId, PartId, PermissionId, ProjectId, QuestionId, RepositoryId,
+    ServiceId, SessionId, SignInId, Stamp, TurnId, UploadId, UserId,
 };
 pub use need::Need;
 pub use permitted::Permitted;

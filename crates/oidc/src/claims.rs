@@ -1,5 +1,6 @@
 //! The facts of a verified token.
 
+use domain::TimestampMs;
 use serde_json::{Map, Value};
 
 use crate::Issuer;
@@ -52,6 +53,12 @@ impl Claims {
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
+    }
+
+    /// Returns when the person last proved who they are to the provider, in milliseconds, if it says so (`auth_time`).
+    #[must_use]
+    pub fn auth_ms(&self) -> Option<TimestampMs> {
+        self.0.get("auth_time").and_then(Value::as_i64)?.checked_mul(1_000)
     }
 
     /// Adds claims that the provider's user information has and the token has not.

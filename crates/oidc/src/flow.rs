@@ -5,7 +5,7 @@ use std::fmt;
 use domain::TimestampMs;
 use llm_client::Secret;
 use openidconnect::core::{
-    CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreGenderClaim,
+    CoreAuthPrompt, CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreGenderClaim,
     CoreRequestTokenError,
 };
 use openidconnect::{
@@ -130,10 +130,27 @@ impl Providers {
     /// # Errors
     /// The provider does not answer, or its configuration cannot be used.
     pub async fn begin(&self, connection: &Connection) -> Result<(Url, Attempt), OidcError> {
+        self.begin_with(connection, None).await
+    }
+
+    /// Begins a sign-in as [`Providers::begin`] does, at whose page the person proves anew who they are, whatever session
+    /// they have at the provider.
+    ///
+    /// # Errors
+    /// The provider does not answer, or its configuration cannot be used.
+    pub async fn begin_anew(&self, connection: &Connection) -> Result<(Url, Attempt), OidcError> {
+        self.begin_with(connection, Some(CoreAuthPrompt::Login)).await
+    }
+
+    async fn begin_with(
+        &self,
+        connection: &Connection,
+        prompt: Option<CoreAuthPrompt>,
+    ) -> Result<(Url, Attempt), OidcError> {
         let known = self.known(&connection.issuer).await?;
         let client = client(connection, &known)?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
-        let asking = client
+        let mut asking = client
             .authorize_url(
                 CoreAuthenticationFlow::AuthorizationCode,
                 || CsrfToken::new_random_len(RANDOM_BYTES),
@@ -141,6 +158,9 @@ impl Providers {
             )
             .add_scopes(connection.scopes.iter().cloned().map(Scope::new))
             .set_pkce_challenge(challenge);
+        if let Some(prompt) = prompt {
+            asking = asking.add_prompt(prompt);
+        }
         let (url, state, nonce) = asking.url();
         let (state, nonce) = (state.into_secret(), nonce.secret().clone());
         Ok((url, Attempt { state, nonce, verifier: verifier.into_secret() }))

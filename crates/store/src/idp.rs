@@ -3,6 +3,7 @@
 use domain::{IdpId, OrgId, TimestampMs};
 use uuid::Uuid;
 
+use crate::alert::{NewAlert, tell_owners};
 use crate::pool::Tx;
 use crate::{Sealed, Store, StoreError};
 
@@ -333,7 +334,8 @@ impl Store {
         .await
     }
 
-    /// Lets people sign in by a connection that was tested, from now on with the algorithm of the test alone.
+    /// Lets people sign in by a connection that was tested, from now on with the algorithm of the test alone, and tells
+    /// all owners. One that is active stays so, and nobody is told again.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is none.
@@ -341,20 +343,24 @@ impl Store {
         &self,
         org: OrgId,
         id: IdpId,
+        alert: NewAlert,
+        now: TimestampMs,
     ) -> Result<Result<IdpRow, IdpRefused>, StoreError> {
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
                 let activated = sqlx::query!(
                     "UPDATE idp SET is_active = true
-                    WHERE org_id = $1 AND id = $2 AND tested_ms IS NOT NULL AND algorithm IS NOT NULL",
+                    WHERE org_id = $1 AND id = $2 AND tested_ms IS NOT NULL AND algorithm IS NOT NULL AND NOT is_active",
                     org.0,
                     id.as_str(),
                 )
                 .execute(&mut **tx)
                 .await?;
                 let row = find(tx, org, &id).await?;
-                let is_tested = activated.rows_affected() == 1;
-                Ok(if is_tested { Ok(row) } else { Err(IdpRefused::Untested) })
+                if activated.rows_affected() == 1 {
+                    tell_owners(tx, org, &alert, now).await?;
+                }
+                Ok(if row.is_active { Ok(row) } else { Err(IdpRefused::Untested) })
             })
         })
         .await

@@ -57,6 +57,8 @@ pub struct LoginAttempt {
     pub sealed: Sealed,
     /// When it is too late to come back.
     pub expires_ms: TimestampMs,
+    /// The login that the browser had when it began.
+    pub former: Option<LoginId>,
 }
 
 /// A person whom a provider has signed in.
@@ -140,8 +142,8 @@ impl Store {
                 };
                 let added = sqlx::query!(
                     "INSERT INTO login_attempt (org_id, idp_id, state_hash, browser_hash, purpose, user_id, return_to,
-                        sealed, secret_id, expires_ms)
-                    SELECT $1, i.id, $3, $4, $5, $6, $7, $8, $9, $10 FROM idp i WHERE i.org_id = $1 AND i.id = $2",
+                        sealed, secret_id, expires_ms, former_id)
+                    SELECT $1, i.id, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM idp i WHERE i.org_id = $1 AND i.id = $2",
                     org.0,
                     attempt.idp.as_str(),
                     attempt.state,
@@ -152,6 +154,7 @@ impl Store {
                     attempt.sealed.bytes,
                     attempt.sealed.secret,
                     attempt.expires_ms,
+                    attempt.former.as_ref().map(LoginId::as_str),
                 )
                 .execute(&mut **tx)
                 .await?;
@@ -179,7 +182,7 @@ impl Store {
                 let row = sqlx::query!(
                     "DELETE FROM login_attempt WHERE org_id = $1 AND idp_id = $2 AND state_hash = $3
                         AND browser_hash = $4 AND expires_ms > $5
-                    RETURNING purpose, user_id, return_to, sealed, secret_id, expires_ms",
+                    RETURNING purpose, user_id, return_to, sealed, secret_id, expires_ms, former_id",
                     org.0,
                     idp.as_str(),
                     state,
@@ -197,6 +200,7 @@ impl Store {
                     return_to: row.return_to,
                     sealed: Sealed { secret: row.secret_id, bytes: row.sealed },
                     expires_ms: row.expires_ms,
+                    former: row.former_id.map(|id| id.parse()).transpose()?,
                 }))
             })
         })

@@ -371,7 +371,7 @@ impl Store {
         .await
     }
 
-    /// Notes when keys and their owners were last seen.
+    /// Notes when keys, logins and their owners were last seen.
     ///
     /// # Errors
     /// When the database fails.
@@ -379,6 +379,7 @@ impl Store {
         &self,
         org: OrgId,
         keys: Vec<String>,
+        logins: Vec<String>,
         actors: Vec<String>,
         now: TimestampMs,
     ) -> Result<(), StoreError> {
@@ -388,6 +389,14 @@ impl Store {
                     "UPDATE api_key SET used_ms = greatest(used_ms, $3) WHERE org_id = $1 AND id = ANY ($2)",
                     org.0,
                     &keys,
+                    now,
+                )
+                .execute(&mut **tx)
+                .await?;
+                sqlx::query!(
+                    "UPDATE login SET seen_ms = greatest(seen_ms, $3) WHERE org_id = $1 AND id = ANY ($2)",
+                    org.0,
+                    &logins,
                     now,
                 )
                 .execute(&mut **tx)

@@ -13,6 +13,7 @@
 //! goes away. Absent on purpose: any decision about a session; that is `session`.
 
 mod admission;
+mod alert;
 mod asks;
 mod base;
 mod batch;
@@ -60,6 +61,7 @@ mod provider_rate;
 mod provider_setting;
 mod provision;
 mod rebuild;
+mod recovery;
 mod repository;
 mod revert;
 mod revocation;
@@ -88,6 +90,7 @@ mod workspace;
 mod write;
 
 pub use admission::{Admission, AdmittedPrompt, NewPrompt};
+pub use alert::{AlertKind, AlertRow, MAX_ALERTS, NewAlert};
 pub use asks::{Answering, AskRow, KeptPermission, MAX_ASKS};
 pub use catalog_snapshot::{CatalogSnapshot, LastCatalog};
 pub use cluster::ClusterRow;
@@ -112,7 +115,7 @@ pub use input_fate::InputFate;
 pub use instructions::OrganisationInstructions;
 pub use interrupt::{Interrupted, Resumed};
 pub use keys::{KeyRow, MAX_KEYS, NewKey, NewOwnedKey};
-pub use login::{LinkTaken, NewLogin, NewLoginLink};
+pub use login::{BeganBy, LinkTaken, LoginRow, NewLogin, NewLoginLink};
 pub use migrate::{FIRST_SCHEMA, SCHEMA_VERSION, migrate, refuse_older, schema_version};
 pub use oauth_attempt::{MAX_SIGN_INS, NewSignIn, SignIn, SignInMethod, SignInStatus};
 pub use oracle::Violation;
@@ -130,6 +133,7 @@ pub use provider_rate::{GRANT_LIFE, RateGrant, RateLimit};
 pub use provider_setting::{MAX_PROVIDER_SETTINGS, ProviderSetting};
 pub use provision::{RolePasswords, provision, role_url, url_password};
 pub use rebuild::RebuildReport;
+pub use recovery::{CodeTaken, RecoveryCodes};
 pub use repository::{NewRepositoryPack, RepositoryPack, RepositoryRow};
 pub use revocation::{AdmittedWork, Revocation, STILL_ADMITTED};
 pub use schedule::{HeadState, ReadySession};

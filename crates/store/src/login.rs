@@ -3,7 +3,33 @@
 use domain::{KeyId, LoginId, OrgId, TimestampMs, UserId};
 use subtle::ConstantTimeEq;
 
-use crate::{Store, StoreError};
+use crate::{FORMER_COOKIE, LOGIN_IDLE, Store, StoreError};
+
+/// How a login began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeganBy {
+    /// With a one-time link.
+    Link,
+    /// With a key.
+    Key,
+    /// At an identity provider.
+    Provider,
+    /// With a recovery code.
+    Code,
+}
+
+impl BeganBy {
+    /// Returns the stored form.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Link => "link",
+            Self::Key => "key",
+            Self::Provider => "provider",
+            Self::Code => "code",
+        }
+    }
+}
 
 /// A login to be stored; only the hash of its cookie ever is.
 #[derive(Debug, Clone)]
@@ -18,6 +44,33 @@ pub struct NewLogin {
     pub expires_ms: TimestampMs,
     /// The key that it began with: it ends when that is revoked.
     pub key: Option<KeyId>,
+    /// When its person proved who they are, if that was before it began.
+    pub auth_ms: Option<TimestampMs>,
+    /// How it begins.
+    pub by: BeganBy,
+    /// The address that it begins from.
+    pub address: Option<String>,
+    /// The browser's name for itself.
+    pub agent: Option<String>,
+}
+
+/// A login in the list of its person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoginRow {
+    /// Its id.
+    pub id: LoginId,
+    /// When it began.
+    pub created_ms: TimestampMs,
+    /// Within a minute, when it was last used.
+    pub seen_ms: TimestampMs,
+    /// When it ends, if it is not used again.
+    pub expires_ms: TimestampMs,
+    /// The stored form of a [`BeganBy`]; none for a login of before.
+    pub by: Option<String>,
+    /// The address that it began from.
+    pub address: Option<String>,
+    /// The browser's name for itself.
+    pub agent: Option<String>,
 }
 
 /// A link that logs a person in once.
@@ -149,8 +202,9 @@ impl Store {
                 .execute(&mut **tx)
                 .await?;
                 sqlx::query!(
-                    "INSERT INTO login (org_id, id, user_id, hash, created_ms, rotated_ms, expires_ms, key_id)
-                    VALUES ($1, $2, $3, $4, $5, $5, $6, $7)",
+                    "INSERT INTO login (org_id, id, user_id, hash, created_ms, rotated_ms, expires_ms, key_id, auth_ms,
+                        began_by, address, agent)
+                    VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, $11)",
                     org.0,
                     login.id.as_str(),
                     login.user.as_str(),
@@ -158,6 +212,10 @@ impl Store {
                     now,
                     login.expires_ms,
                     login.key.as_ref().map(KeyId::as_str),
+                    login.auth_ms,
+                    login.by.as_str(),
+                    login.address,
+                    login.agent,
                 )
                 .execute(&mut **tx)
                 .await?;
@@ -225,6 +283,113 @@ impl Store {
         .await
     }
 }
+
+impl Store {
+    /// Lets a login end soon, because another one has taken its place in its browser, whose requests that are under
+    /// way still show the old cookie.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn replace_login(
+        &self,
+        org: OrgId,
+        id: LoginId,
+        now: TimestampMs,
+    ) -> Result<(), StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                sqlx::query!(
+                    "UPDATE login SET expires_ms = least(expires_ms, $3) WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    id.as_str(),
+                    now + FORMER_COOKIE,
+                )
+                .execute(&mut **tx)
+                .await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// Returns the logins of a person, the one that was used last first, at most 100. Those that another one has
+    /// replaced are not among them.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn logins(
+        &self,
+        org: OrgId,
+        user: UserId,
+        now: TimestampMs,
+    ) -> Result<Vec<LoginRow>, StoreError> {
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    r#"SELECT id, created_ms, greatest(created_ms, seen_ms) AS "seen_ms!",
+                        least(expires_ms, rotated_ms + $5) AS "expires_ms!", began_by, address, agent FROM login
+                    WHERE org_id = $1 AND user_id = $2 AND ended_ms IS NULL AND expires_ms > $3 AND rotated_ms > $4
+                    ORDER BY 3 DESC, id LIMIT $6"#,
+                    org.0,
+                    user.as_str(),
+                    now + FORMER_COOKIE,
+                    now - LOGIN_IDLE,
+                    LOGIN_IDLE,
+                    MOST,
+                )
+                .fetch_all(&mut *connection)
+                .await?;
+                let rows = rows.into_iter().map(|row| {
+                    Ok(LoginRow {
+                        id: row.id.parse()?,
+                        created_ms: row.created_ms,
+                        seen_ms: row.seen_ms,
+                        expires_ms: row.expires_ms,
+                        by: row.began_by,
+                        address: row.address,
+                        agent: row.agent,
+                    })
+                });
+                rows.collect()
+            })
+        })
+        .await
+    }
+
+    /// Ends logins of a person everywhere: one, or all but `kept`. Returns those that it has ended.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn end_logins_of(
+        &self,
+        org: OrgId,
+        user: UserId,
+        one: Option<LoginId>,
+        kept: Option<LoginId>,
+        now: TimestampMs,
+    ) -> Result<Vec<LoginId>, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let ended = sqlx::query_scalar!(
+                    "UPDATE login SET ended_ms = $5 WHERE org_id = $1 AND user_id = $2 AND ended_ms IS NULL
+                        AND ($3::text IS NULL OR id = $3) AND ($4::text IS NULL OR id <> $4) RETURNING id",
+                    org.0,
+                    user.as_str(),
+                    one.as_ref().map(LoginId::as_str),
+                    kept.as_ref().map(LoginId::as_str),
+                    now,
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                ended.into_iter().map(|id| Ok(id.parse()?)).collect()
+            })
+        })
+        .await
+    }
+}
+
+/// The most logins in one list.
+const MOST: i64 = 100;
 
 /// How long links and logins that are over are kept, so that who comes back is told why.
 const LINK_KEPT: TimestampMs = 7 * 24 * 60 * 60 * 1000;

@@ -98,6 +98,8 @@ pub struct Proof {
     pub expires_ms: Option<TimestampMs>,
     /// When its secret was made, for a login.
     pub rotated_ms: Option<TimestampMs>,
+    /// When its person last proved who they are, for a login.
+    pub auth_ms: Option<TimestampMs>,
     /// A secret whose grace is over. Who shows it has a copy of an old cookie.
     pub stale: Option<Vec<u8>>,
 }
@@ -133,6 +135,7 @@ struct LoginRow {
     hash: Vec<u8>,
     former_hash: Option<Vec<u8>>,
     rotated_ms: TimestampMs,
+    auth_ms: TimestampMs,
     expires_ms: TimestampMs,
 }
 
@@ -214,10 +217,11 @@ impl Store {
             Box::pin(async move {
                 let row = sqlx::query_as!(
                     LoginRow,
-                    "SELECT l.org_id, l.id, l.user_id, p.role, l.hash, l.former_hash, l.rotated_ms, l.expires_ms
+                    r#"SELECT l.org_id, l.id, l.user_id, p.role, l.hash, l.former_hash, l.rotated_ms,
+                        coalesce(l.auth_ms, l.created_ms) AS "auth_ms!", l.expires_ms
                     FROM login l JOIN principal p ON p.org_id = l.org_id AND p.id = l.user_id
                     WHERE l.org_id = $1 AND l.id = $2 AND l.ended_ms IS NULL AND l.expires_ms > $3
-                        AND l.rotated_ms > $4 AND p.disabled_ms IS NULL",
+                        AND l.rotated_ms > $4 AND p.disabled_ms IS NULL"#,
                     org.0,
                     id.as_str(),
                     now,
@@ -251,7 +255,7 @@ impl Store {
                         r#"SELECT k.org_id AS "org_id!", k.id AS "id!", k.scopes AS "scopes!", k.expires_ms,
                             coalesce(k.principal_id, 'svc_first') AS "owner!", p.role AS "role?",
                             coalesce(s.hash, k.hash) AS "hash?", s.until_ms AS "until_ms?",
-                            NULL::bytea AS former_hash, NULL::bigint AS rotated_ms
+                            NULL::bytea AS former_hash, NULL::bigint AS rotated_ms, NULL::bigint AS auth_ms
                         FROM unnest($1::uuid[], $2::text[]) AS w (org_id, id)
                         JOIN api_key k ON k.org_id = w.org_id AND k.id = w.id
                         LEFT JOIN principal p ON p.org_id = k.org_id AND p.id = coalesce(k.principal_id, 'svc_first')
@@ -261,7 +265,7 @@ impl Store {
                             AND p.disabled_ms IS NULL
                         UNION ALL
                         SELECT l.org_id, l.id, ARRAY['*'], l.expires_ms, l.user_id, p.role, l.hash, NULL,
-                            l.former_hash, l.rotated_ms
+                            l.former_hash, l.rotated_ms, coalesce(l.auth_ms, l.created_ms)
                         FROM unnest($1::uuid[], $2::text[]) AS w (org_id, id)
                         JOIN login l ON l.org_id = w.org_id AND l.id = w.id
                         JOIN principal p ON p.org_id = l.org_id AND p.id = l.user_id
@@ -287,6 +291,7 @@ impl Store {
                                         hash,
                                         former_hash: row.former_hash,
                                         rotated_ms,
+                                        auth_ms: row.auth_ms.unwrap_or_default(),
                                         expires_ms,
                                     },
                                     now,
@@ -334,6 +339,7 @@ fn proofs_of_keys(rows: impl IntoIterator<Item = KeyRow>) -> Result<Vec<Proof>, 
             secrets: secret.into_iter().collect(),
             expires_ms: row.expires_ms,
             rotated_ms: None,
+            auth_ms: None,
             stale: None,
         });
     }
@@ -360,6 +366,7 @@ fn proof_of_login(row: LoginRow, now: TimestampMs) -> Result<Proof, StoreError> 
         secrets: secrets.collect(),
         expires_ms: Some(row.expires_ms.min(row.rotated_ms + LOGIN_IDLE)),
         rotated_ms: Some(row.rotated_ms),
+        auth_ms: Some(row.auth_ms),
         stale,
     })
 }

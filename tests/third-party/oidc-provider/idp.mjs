@@ -54,6 +54,7 @@ async function twisted(token) {
     case 'issuer': return own({ iss: 'https://evil.example' });
     case 'ahead': return own({ iat: claims.iat + 50 });
     case 'future': return own({ iat: claims.iat + 3600 });
+    case 'earlier': return own({ auth_time: claims.iat - 3600 });
     case 'expired': return own({ exp: claims.iat - 3600 });
     case 'key': return sign({ alg: 'RS256', kid: 'rotated' }, foreign.privateKey);
     case 'forged': return sign({ alg: 'RS256', kid: 'rsa' }, foreign.privateKey);

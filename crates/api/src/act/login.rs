@@ -3,13 +3,64 @@
 use std::net::IpAddr;
 
 use access::{Actor, Scopes};
-use auth::{Shown, Token};
-use domain::{KeyId, OrgId, UserId};
-use http::StatusCode;
-use store::{LinkTaken, Via};
+use auth::{CodeError, Recovered, Shown, Token, read_cookie};
+use domain::{KeyId, LoginId, OrgId, TimestampMs, UserId};
+use http::header::USER_AGENT;
+use http::{HeaderMap, StatusCode};
+use serde_json::json;
+use store::{BeganBy, LinkTaken, StoreError, Via};
 
 use crate::ApiState;
 use crate::error::ApiError;
+use crate::site::Site;
+
+/// The most characters of a browser's name for itself that are kept.
+const MAX_AGENT: usize = 256;
+
+/// A browser in which a login begins.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Visit {
+    /// Its address, if known.
+    pub(crate) peer: Option<IpAddr>,
+    /// Its name for itself.
+    agent: Option<String>,
+    /// The cookie that it shows.
+    cookie: Option<Token>,
+}
+
+impl Visit {
+    pub(crate) fn of(headers: &HeaderMap, peer: Option<IpAddr>, site: &Site) -> Self {
+        let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let cookie = read_cookie(headers, site.cookie()).ok().flatten();
+        Self {
+            peer,
+            agent: agent.map(|agent| agent.chars().take(MAX_AGENT).collect()),
+            cookie: cookie.and_then(|text| Token::read(&text)),
+        }
+    }
+
+    fn address(&self) -> Option<String> {
+        self.peer.map(|peer| peer.to_canonical().to_string())
+    }
+}
+
+/// The proof with which a login begins.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    pub(crate) by: BeganBy,
+    /// The login ends with this key.
+    pub(crate) key: Option<KeyId>,
+    /// The login ends then at the latest.
+    pub(crate) until_ms: Option<TimestampMs>,
+    /// When the person proved who they are, if that was before.
+    pub(crate) auth_ms: Option<TimestampMs>,
+}
+
+impl Beginning {
+    pub(crate) fn new(by: BeganBy) -> Self {
+        Self { by, key: None, until_ms: None, auth_ms: None }
+    }
+}
 
 /// A login that has just begun.
 pub(crate) struct Begun {
@@ -22,7 +73,7 @@ pub(crate) struct Begun {
 }
 
 /// Begins a login with a one-time link.
-pub(crate) async fn by_link(state: &ApiState, text: &str) -> Result<Begun, ApiError> {
+pub(crate) async fn by_link(state: &ApiState, text: &str, visit: &Visit) -> Result<Begun, ApiError> {
     let unknown = ApiError::NoLogin {
         code: "LINK_UNKNOWN",
         message: "this link logs nobody in: copy it again, whole, or make another with `opencode-cloud open`",
@@ -31,7 +82,9 @@ pub(crate) async fn by_link(state: &ApiState, text: &str) -> Result<Begun, ApiEr
     let (org, now) = (token.org(), state.clock().now_ms());
     let (id, hash) = (token.id().to_owned(), token.hash().to_vec());
     match state.store().take_login_link(org, id, hash, now).await? {
-        LinkTaken::Good(user) => begin(state, org, user, None, None).await,
+        LinkTaken::Good(user) => {
+            begin(state, org, user, Beginning::new(BeganBy::Link), visit).await
+        }
         LinkTaken::Used => Err(ApiError::NoLogin {
             code: "LINK_USED",
             message: "this link was followed before, and logs in once: make another with `opencode-cloud open`",
@@ -48,9 +101,9 @@ pub(crate) async fn by_link(state: &ApiState, text: &str) -> Result<Begun, ApiEr
 pub(crate) async fn by_key(
     state: &ApiState,
     key: String,
-    peer: Option<IpAddr>,
+    visit: &Visit,
 ) -> Result<Begun, ApiError> {
-    let believed = state.authenticator().authenticate(&Shown::Key(key), peer).await?;
+    let believed = state.authenticator().authenticate(&Shown::Key(key), visit.peer).await?;
     let principal = believed.principal();
     let barred =
         |message| ApiError::Barred { status: StatusCode::FORBIDDEN, code: "NOT_A_PERSON", message };
@@ -68,23 +121,95 @@ pub(crate) async fn by_key(
         Via::Key(key) => Some(key.clone()),
         Via::Login(_) => None,
     };
-    begin(state, principal.org(), user, key, believed.expires_ms()).await
+    let beginning =
+        Beginning { key, until_ms: believed.expires_ms(), ..Beginning::new(BeganBy::Key) };
+    begin(state, principal.org(), user, beginning, visit).await
 }
 
-/// Begins a login of a person: with a fresh cookie, whatever cookie the browser had. It ends with `key`, and at
-/// `until_ms` at the latest.
+/// Begins a login of an owner with a recovery code, and tells all owners.
+pub(crate) async fn by_code(state: &ApiState, text: &str, visit: &Visit) -> Result<Begun, ApiError> {
+    let address = visit.address();
+    let about = {
+        let address = address.clone();
+        move |left: i64| json!({ "address": address, "left": left }).to_string()
+    };
+    let recovered = state.authenticator().recover(text, visit.peer, about).await;
+    let Recovered { org, user, left } = recovered.map_err(refused)?;
+    tracing::warn!(%user, address, left, "an owner has signed in with a recovery code");
+    begin(state, org, user, Beginning::new(BeganBy::Code), visit).await
+}
+
+fn refused(error: CodeError) -> ApiError {
+    match error {
+        CodeError::Form => ApiError::NoLogin {
+            code: "CODE_MISTYPED",
+            message: "the code is mistyped: it has six groups of five letters and digits; compare it with your list",
+        },
+        CodeError::Used => ApiError::NoLogin {
+            code: "CODE_USED",
+            message: "this code was used before, and logs in once: take the next one of your list. If it was not you, make                       new codes at once",
+        },
+        CodeError::NoOwner => ApiError::NoLogin {
+            code: "CODE_NO_OWNER",
+            message: "whoever made this code is no owner any more: ask an owner, or whoever runs the service for a link of                       `opencode-cloud owner-link`",
+        },
+        CodeError::Unknown => ApiError::NoLogin {
+            code: "CODE_UNKNOWN",
+            message: "this code logs nobody in: newer codes may have taken its place. Use the newest list, or ask whoever                       runs the service for a link of `opencode-cloud owner-link`",
+        },
+        CodeError::TooMany => ApiError::Barred {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            code: "TOO_MANY",
+            message: "this address has sent too many unknown codes or keys; wait ten seconds, then try again",
+        },
+        CodeError::Busy => ApiError::Unavailable {
+            message: "too many codes and keys are being checked; try again",
+            cause: None,
+        },
+        CodeError::Unavailable(error) => error.into(),
+    }
+}
+
+/// Begins a login of a person: with a fresh cookie, whatever cookie the browser had. The login of that cookie ends soon.
 pub(crate) async fn begin(
     state: &ApiState,
     org: OrgId,
     user: UserId,
-    key: Option<KeyId>,
-    until_ms: Option<i64>,
+    beginning: Beginning,
+    visit: &Visit,
 ) -> Result<Begun, ApiError> {
     let now = state.clock().now_ms();
-    let (cookie, mut row) = Token::login(org, user.clone(), now);
-    row.key = key;
-    row.expires_ms = row.expires_ms.min(until_ms.unwrap_or(i64::MAX));
+    let (cookie, mut row) = Token::login(org, user.clone(), beginning.by, now);
+    row.key = beginning.key;
+    row.expires_ms = row.expires_ms.min(beginning.until_ms.unwrap_or(i64::MAX));
+    row.auth_ms = beginning.auth_ms;
+    (row.address, row.agent) = (visit.address(), visit.agent.clone());
     let expires_ms = row.expires_ms;
     state.store().create_login(org, row, now).await?;
+    if let Some((org, former)) = former(state, visit).await {
+        replace(state, org, former).await;
+    }
     Ok(Begun { org, user, cookie, expires_ms })
+}
+
+/// Returns the login that a browser proves by its cookie.
+pub(crate) async fn former(state: &ApiState, visit: &Visit) -> Option<(OrgId, LoginId)> {
+    let token = visit.cookie.as_ref()?;
+    let (org, id, now) = (token.org(), token.login_id(), state.clock().now_ms());
+    match state.store().login_by_id(org, id.clone(), now).await {
+        Ok(proof) => proof.is_proved_by(&token.hash()).then_some((org, id)),
+        Err(StoreError::NotFound) => None,
+        Err(error) => {
+            tracing::warn!(%error, "the browser's former login stays until it ends by itself");
+            None
+        }
+    }
+}
+
+/// Lets a login end soon that another one has replaced. The new one is good whether that works or not.
+pub(crate) async fn replace(state: &ApiState, org: OrgId, former: LoginId) {
+    let now = state.clock().now_ms();
+    if let Err(error) = state.store().replace_login(org, former, now).await {
+        tracing::warn!(%error, "the browser's former login stays until it ends by itself");
+    }
 }

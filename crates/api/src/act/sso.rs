@@ -9,12 +9,12 @@ use llm_client::Secret;
 use oidc::{Attempt, Connection, Issuer, MappedRole, OidcError, Return, Rules, SignIn};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::{IdpRow, Joined, Linked, LoginAttempt, Purpose, StoreError, VouchedPerson};
+use store::{BeganBy, IdpRow, Joined, Linked, LoginAttempt, Purpose, StoreError, VouchedPerson};
 use url::Url;
 
 pub(crate) use self::report::Report;
 use self::report::outcome;
-use super::login::begin as begin_login;
+use super::login::{Beginning, Visit, begin as begin_login, former, replace};
 use crate::ApiState;
 use crate::error::ApiError;
 
@@ -88,6 +88,33 @@ impl From<StoreError> for SsoFailure {
     }
 }
 
+/// A browser's wishes for a sign-in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The page to come back to.
+    pub(crate) return_to: Option<&'a str>,
+    /// Makes it a test.
+    pub(crate) ticket: Option<&'a str>,
+    /// The person proves anew who they are.
+    pub(crate) anew: bool,
+}
+
+/// A sign-in that is to begin.
+struct Errand {
+    purpose: Purpose,
+    return_to: String,
+    anew: bool,
+    former: Option<LoginId>,
+}
+
+impl Errand {
+    fn to(page: Option<&str>, anew: bool) -> Self {
+        let page = page.and_then(|page| oidc::own_page(page, &PAGES));
+        let return_to = page.unwrap_or_else(|| HOME.to_owned());
+        Self { purpose: Purpose::Login, return_to, anew, former: None }
+    }
+}
+
 /// A sign-in that has begun.
 pub(crate) struct Sent {
     /// The provider's address.
@@ -153,11 +180,11 @@ pub(crate) fn own_url(state: &ApiState, path: &str) -> Result<Url, ApiError> {
 pub(crate) async fn start(
     state: &ApiState,
     idp: IdpId,
-    return_to: Option<&str>,
-    ticket: Option<&str>,
+    asked: Asked<'_>,
+    visit: &Visit,
 ) -> Result<Sent, SsoFailure> {
     let (org, row) = found(state, &idp).await?;
-    let purpose = match ticket {
+    let purpose = match asked.ticket {
         Some(ticket) => {
             let (hash, now) = (hash(ticket).to_vec(), state.clock().now_ms());
             if !state.store().take_idp_ticket(org, idp, hash, now).await? {
@@ -168,8 +195,11 @@ pub(crate) async fn start(
         None if row.is_active => Purpose::Login,
         None => return Err(SsoFailure::Unknown),
     };
-    let return_to = return_to.and_then(|page| oidc::own_page(page, &PAGES));
-    send(state, org, &row, purpose, return_to.unwrap_or_else(|| HOME.to_owned())).await
+    let former = match &purpose {
+        Purpose::Login => former(state, visit).await.filter(|(of, _)| *of == org).map(|(_, id)| id),
+        Purpose::Test | Purpose::Link(_) => None,
+    };
+    send(state, org, &row, Errand { purpose, former, ..Errand::to(asked.return_to, asked.anew) }).await
 }
 
 /// Begins a sign-in that will make the connection's person somebody who is logged in.
@@ -180,8 +210,8 @@ pub(crate) async fn start_link(
     user: UserId,
     return_to: Option<&str>,
 ) -> Result<Sent, SsoFailure> {
-    let return_to = return_to.and_then(|page| oidc::own_page(page, &PAGES));
-    send(state, org, row, Purpose::Link(user), return_to.unwrap_or_else(|| HOME.to_owned())).await
+    send(state, org, row, Errand { purpose: Purpose::Link(user), ..Errand::to(return_to, false) })
+        .await
 }
 
 async fn found(state: &ApiState, idp: &IdpId) -> Result<(OrgId, IdpRow), SsoFailure> {
@@ -197,11 +227,14 @@ async fn send(
     state: &ApiState,
     org: OrgId,
     row: &IdpRow,
-    purpose: Purpose,
-    return_to: String,
+    errand: Errand,
 ) -> Result<Sent, SsoFailure> {
     let (connection, _) = connection(state, org, row).await?;
-    let (url, attempt) = state.providers().begin(&connection).await?;
+    let (url, attempt) = if errand.anew {
+        state.providers().begin_anew(&connection).await?
+    } else {
+        state.providers().begin(&connection).await?
+    };
     let browser = oidc::random_text();
     let secrets = json!(attempt).to_string();
     let sealed = state.credentials().seal_of(org, row.id.as_str(), ONCE, secrets.as_bytes()).await;
@@ -210,8 +243,9 @@ async fn send(
         idp: row.id.clone(),
         state: hash(&attempt.state).to_vec(),
         browser: hash(&browser).to_vec(),
-        purpose,
-        return_to,
+        purpose: errand.purpose,
+        return_to: errand.return_to,
+        former: errand.former,
         sealed: sealed.map_err(ApiError::from)?,
         expires_ms: now + ATTEMPT_LIFE,
     };
@@ -226,6 +260,7 @@ pub(crate) async fn finish(
     browser: Option<&str>,
     back_state: Option<&str>,
     back: Return,
+    visit: &Visit,
 ) -> Result<Ended, SsoFailure> {
     let (org, row) = found(state, &idp).await?;
     let (Some(browser), Some(back_state)) = (browser, back_state) else {
@@ -251,7 +286,13 @@ pub(crate) async fn finish(
             Ok(Ended::Tested { report: Box::new(report), name: row.name, to })
         }
         Purpose::Login if !row.is_active => Err(SsoFailure::Unknown),
-        Purpose::Login => log_in(state, org, &row, &rules, signed_in?, attempt.return_to).await,
+        Purpose::Login => {
+            let ended = log_in(state, org, &row, &rules, signed_in?, attempt.return_to, visit).await?;
+            if let Some(former) = attempt.former {
+                replace(state, org, former).await;
+            }
+            Ok(ended)
+        }
         Purpose::Link(user) => {
             let (subject, now) = (signed_in?.person.subject, state.clock().now_ms());
             match state.store().link_by_idp(org, row.id, subject, user, now).await? {
@@ -270,9 +311,10 @@ async fn log_in(
     rules: &StoredRules,
     signed_in: SignIn,
     to: String,
+    visit: &Visit,
 ) -> Result<Ended, SsoFailure> {
     let admission = rules.rules.admit(&signed_in.claims).map_err(OidcError::from)?;
-    let SignIn { person, id_token, .. } = signed_in;
+    let SignIn { person, claims, id_token, .. } = signed_in;
     let vouched = VouchedPerson {
         subject: person.subject,
         name: person.name,
@@ -284,7 +326,10 @@ async fn log_in(
     let new = UserId::mint(&mut IdMint::after(Stamp::default(), now));
     let joined = state.store().join_by_idp(org, row.id.clone(), vouched, new, now).await?;
     let Joined::Good { user, is_new } = joined else { return Err(SsoFailure::Disabled) };
-    let begun = begin_login(state, org, user.clone(), None, None).await?;
+    // A provider may let somebody in who proved who they are a while ago.
+    let auth_ms = claims.auth_ms().filter(|at| *at < now);
+    let beginning = Beginning { auth_ms, ..Beginning::new(BeganBy::Provider) };
+    let begun = begin_login(state, org, user.clone(), beginning, visit).await?;
     let login = begun.cookie.login_id();
     let token = id_token.expose().as_bytes();
     let sealed = state.credentials().seal_of(org, login.as_str(), ONCE, token).await;

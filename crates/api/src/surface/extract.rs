@@ -1,6 +1,6 @@
 //! Extractors for handlers: permissions, queries, bounded bodies. Each fails with an [`ApiError`].
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use store::Principal as Proved;
 
 use super::ignored::Ignored;
 use crate::ApiState;
+use crate::act::Visit;
 use crate::error::ApiError;
 use crate::principal::Principal;
 use crate::surface::wall;
@@ -111,6 +112,17 @@ impl Caller {
 /// The belief in the request's key or login.
 pub(crate) struct Believes(pub(crate) Believed);
 
+impl Believes {
+    /// Passes unless it is a login whose person proved who they are some time ago: whoever has taken over an open page
+    /// must not get more than it.
+    ///
+    /// # Errors
+    /// 403 with `SIGN_IN_AGAIN`.
+    pub(crate) fn wants_recent(&self) -> Result<(), ApiError> {
+        if self.0.is_recent() { Ok(()) } else { Err(ApiError::sign_in_again()) }
+    }
+}
+
 impl<S: Sync> FromRequestParts<S> for Believes {
     type Rejection = ApiError;
 
@@ -123,8 +135,8 @@ impl<S: Sync> FromRequestParts<S> for Believes {
 /// That no page of another site has sent the request, on a route that everybody may use: nobody can make a browser log in
 /// as somebody else.
 pub(crate) struct OwnPage {
-    /// The caller's address, if known.
-    pub(crate) peer: Option<IpAddr>,
+    /// The browser.
+    pub(crate) visit: Visit,
 }
 
 impl FromRequestParts<ApiState> for OwnPage {
@@ -134,8 +146,23 @@ impl FromRequestParts<ApiState> for OwnPage {
         if wall::is_browser(&parts.headers) {
             wall::own_page(&parts.method, &parts.headers, &state.settings().site)?;
         }
-        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
-        Ok(Self { peer })
+        Ok(Self { visit: visit(parts, state) })
+    }
+}
+
+fn visit(parts: &Parts, state: &ApiState) -> Visit {
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    Visit::of(&parts.headers, peer, &state.settings().site)
+}
+
+/// The browser that visits a route to which other sites may send it.
+pub(crate) struct Visiting(pub(crate) Visit);
+
+impl FromRequestParts<ApiState> for Visiting {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        Ok(Self(visit(parts, state)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Handlers of the service's own routes.
 
 pub(crate) mod agents;
+pub(crate) mod alerts;
 pub(crate) mod asks;
 pub(crate) mod credentials;
 pub(crate) mod diff;
@@ -20,10 +21,12 @@ pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod moves;
 pub(crate) mod oauth;
+pub(crate) mod own_logins;
 pub(crate) mod people;
 pub(crate) mod platform;
 pub(crate) mod projects;
 pub(crate) mod providers;
+pub(crate) mod recovery;
 pub(crate) mod repository;
 pub(crate) mod reverts;
 pub(crate) mod sent;

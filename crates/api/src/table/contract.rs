@@ -21,6 +21,7 @@ use crate::surface::native::log::Log;
 use crate::surface::native::login::{LoggedIn, LoggedOut};
 use crate::surface::native::me::MeView;
 use crate::surface::native::people::{Changed, PersonView};
+use crate::surface::native::recovery::{MadeCodes, NewCodesView};
 use crate::surface::native::repository::{BUNDLE, BundleFile, PATCH, PatchFile};
 use crate::surface::native::sso::{Begun, BegunView, ConnectionView, MadeConnection};
 use crate::surface::native::usage::UsageReply;
@@ -202,6 +203,12 @@ impl Reply for Revoked {
 impl Reply for Created {
     fn describe(schemas: &mut Schemas) -> Answer {
         Answer { status: StatusCode::CREATED, ..Json::<NewKeyView>::describe(schemas) }
+    }
+}
+
+impl Reply for MadeCodes {
+    fn describe(schemas: &mut Schemas) -> Answer {
+        Answer { status: StatusCode::CREATED, ..Json::<NewCodesView>::describe(schemas) }
     }
 }
 

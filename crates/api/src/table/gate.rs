@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(250);
 const COMMENT_EVERY: Duration = Duration::from_secs(10);
 const PAUSED: &[u8] = b": paused, since nobody can say whether the credential is good still\n\n";
 
-/// Lets a request of somebody who may do this pass to the handler. Everybody else is told which need is not met.
-pub(super) async fn gate(need: Need, mut request: Request, next: Next) -> Response {
+/// Lets a request of somebody who may do this pass to the handler, if a login is as recent as the route wants. Everybody
+/// else is told which need is not met.
+pub(super) async fn gate(need: Need, recent: bool, mut request: Request, next: Next) -> Response {
     // Without a proof the route would be outside of `authenticate`.
     let Some(believed) = request.extensions().get::<Believed>() else {
         return ApiError::Unauthenticated("a key or login is needed".to_owned()).into_response();
@@ -37,6 +38,9 @@ pub(super) async fn gate(need: Need, mut request: Request, next: Next) -> Respon
         Decision::Forbidden(need, missing) => {
             return ApiError::Forbidden(need, missing).into_response();
         }
+    }
+    if recent && !believed.is_recent() {
+        return ApiError::sign_in_again().into_response();
     }
     let granted = Granted { need, principal: believed.principal().clone() };
     request.extensions_mut().insert(granted);

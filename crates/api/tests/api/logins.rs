@@ -52,7 +52,7 @@ pub(crate) struct Browser {
 }
 
 /// A request of one of our own pages.
-fn of_page(method: &str, path: &str, body: Option<&Value>) -> Request<Body> {
+pub(crate) fn of_page(method: &str, path: &str, body: Option<&Value>) -> Request<Body> {
     let mut request = request(method, path, "", body);
     let headers = request.headers_mut();
     headers.insert("host", HeaderValue::from_static("127.0.0.1:4096"));
@@ -90,7 +90,7 @@ impl Browser {
 }
 
 /// Returns the cookie that an answer sets, as a browser sends it back.
-fn cookie_of<B>(response: &http::Response<B>) -> Option<String> {
+pub(crate) fn cookie_of<B>(response: &http::Response<B>) -> Option<String> {
     let set = response.headers().get("set-cookie")?.to_str().ok()?;
     Some(set.split(';').next()?.to_owned())
 }
@@ -131,7 +131,7 @@ async fn a_link_logs_a_person_in_once_and_they_take_a_name() -> Result<()> {
     let gateway = world.gateway();
     let ada = person(&world, "ada", OrgRole::Owner).await?;
     let ways = ok(&gateway, "GET", "/platform/auth", "", None).await;
-    assert_eq!(ways, json!({ "key": true, "link": true, "sso": [], "version": "0.0.0-test" }));
+    assert_eq!(ways, json!({ "key": true, "link": true, "code": true, "sso": [], "version": "0.0.0-test" }));
 
     let now = SystemClock::new().now_ms();
     let token = link(&world, &ada.id, now).await?;

@@ -33,6 +33,8 @@ mod openapi;
 mod people;
 mod permission;
 mod providers;
+mod recent;
+mod recovery;
 mod released;
 mod reverts;
 mod routes;

@@ -257,6 +257,42 @@ async fn people_join_by_a_connection_with_the_role_of_their_groups() -> Result<(
     ok(gateway, "PATCH", &path, &sso.owner.key, Some(json!({ "disabled": true }))).await;
     assert_eq!(sso.signed_in(&id).await?.1, "/login?error=disabled");
 
+    // All owners were told of the activation, and nobody is told again of one that is active.
+    let second = person(&sso.world, "second", OrgRole::Owner).await?;
+    sso.admin("POST", &id, "/activate", None).await;
+    let told = async |key: &str| ok(gateway, "GET", "/platform/alert", key, None).await["data"].clone();
+    let alerts = told(&sso.owner.key).await;
+    assert_eq!(alerts.as_array().map(Vec::len), Some(1), "{alerts}");
+    let message = alerts[0]["message"].as_str().context("a message")?;
+    assert!(message.contains("at Example") && message.contains(&sso.idp.url), "{message}");
+    assert_eq!(told(&second.key).await, json!([]), "no owner then");
+
+    // Whoever signs in again proves anew who they are; a session at the provider is no recent login.
+    let begun = Visitor::default().visit(gateway, &format!("/auth/start/{id}?anew=true")).await;
+    assert!(location(&begun).contains("prompt=login"));
+    assert!(!location(&Visitor::default().visit(gateway, &start).await).contains("prompt="));
+    let link_of = async |visitor: &Visitor| {
+        let login = visitor.login().expect("a login");
+        let link = login.request("POST", &format!("{LIST}/{id}/link"), Some(&json!({})));
+        let response = send(gateway, link).await;
+        (response.status(), crate::world::json(response).await)
+    };
+    sso.person(json!({ "sub": "late" })).await;
+    sso.idp.control(json!({ "twist": "earlier" })).await;
+    let (stale, _) = sso.signed_in(&id).await?;
+    let (status, said) = link_of(&stale).await;
+    assert_eq!((status, &said["error"]["code"]), (StatusCode::FORBIDDEN, &json!("SIGN_IN_AGAIN")));
+    sso.person(json!({ "sub": "late" })).await;
+    // The same browser signs in again: one login stays.
+    let mut again = stale;
+    let back = sso.sent(&mut again, &id, "?anew=true").await?;
+    assert_eq!(location(&again.visit(gateway, &back).await), "/");
+    assert_eq!(link_of(&again).await.0, StatusCode::OK);
+    let list = again.login().context("a login")?.request("GET", "/platform/login", None);
+    let list = crate::world::json(send(gateway, list).await).await;
+    assert_eq!(list["data"].as_array().map(Vec::len), Some(1), "{list}");
+    assert_eq!(list["data"][0]["began_by"], "provider");
+
     // An owner links their account in their own browser, and stays an owner whatever their groups.
     let browser = Browser::by_key(gateway, &sso.owner.key).await?;
     let link = browser.request(

@@ -208,8 +208,8 @@ async fn every_key_leads_with_the_organisation_and_functions_pin_their_search_pa
     .fetch_all(&world.root)
     .await
     .expect("the catalog");
-    // A key is looked up by its hash, or its id, before its tenant is known, and so is a connection to an identity
-    // provider, from which a browser comes back. The scheduler looks for what is due in every organisation.
+    // A key is looked up by its hash, or its id, before its tenant is known, and so are a recovery code and a connection
+    // to an identity provider, from which a browser comes back. The scheduler looks for what is due in every organisation.
     assert_eq!(
         keys,
         [
@@ -217,6 +217,7 @@ async fn every_key_leads_with_the_organisation_and_functions_pin_their_search_pa
             "ask_expiring",
             "idp_id_key",
             "key_secret_key_id_hash_key",
+            "recovery_code_hash_key",
             "session_out_asked",
         ]
     );

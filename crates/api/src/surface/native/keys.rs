@@ -15,7 +15,7 @@ use super::me::name;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::Parting;
-use crate::surface::extract::{Body, Caller, Params};
+use crate::surface::extract::{Believes, Body, Caller, Params};
 use crate::text::id;
 
 const DAY: TimestampMs = 24 * 60 * 60 * 1000;
@@ -118,6 +118,7 @@ pub(crate) struct NewKeyRequest {
 /// Makes a key of the caller's, or of a service account. It has no scope that the caller has not.
 pub(crate) async fn create(
     caller: Caller,
+    believes: Believes,
     State(state): State<ApiState>,
     Body(request): Body<NewKeyRequest>,
 ) -> Result<Created, ApiError> {
@@ -133,6 +134,7 @@ pub(crate) async fn create(
                 .to_owned(),
         ));
     }
+    wants_recent(&caller, &believes, asked)?;
     let days = request.days.unwrap_or(DAYS);
     if !(1..=MOST_DAYS).contains(&days) {
         return Err(ApiError::Invalid(format!("`days` is 1 to {MOST_DAYS}")));
@@ -155,6 +157,16 @@ pub(crate) async fn create(
         ))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The needs with which somebody can give rights away.
+const GIVING: [Need; 4] =
+    [Need::PeopleManage, Need::KeyManage, Need::OwnerManage, Need::SsoManage];
+
+/// Passes unless an old login asks for a key that could do more than last: make keys, people or owners.
+fn wants_recent(caller: &Caller, believes: &Believes, scopes: Scopes) -> Result<(), ApiError> {
+    let gives = GIVING.into_iter().any(|need| scopes.has(need) && caller.standing().may(need));
+    if gives { believes.wants_recent() } else { Ok(()) }
 }
 
 /// Returns a service account by its name, and makes it if there is none.
@@ -198,6 +210,7 @@ pub(crate) struct RotateRequest {
 /// Gives a key a second secret.
 pub(crate) async fn rotate(
     caller: Caller,
+    believes: Believes,
     State(state): State<ApiState>,
     Path(key): Path<String>,
     Body(request): Body<RotateRequest>,
@@ -211,6 +224,7 @@ pub(crate) async fn rotate(
     if !caller.standing().scopes.contains(wider) {
         return Err(ApiError::Invalid("the key has scopes that this one has not".to_owned()));
     }
+    wants_recent(&caller, &believes, wider)?;
     let Some(made) = MadeKey::again(&row.owner, &key) else {
         return Err(ApiError::Conflict(
             "a key of the old form has one secret: make a new key, then revoke this one".to_owned(),

@@ -14,7 +14,7 @@ use store::{IdpOffer, Via};
 
 use super::me::{LoginView, MeView, me_of};
 use crate::ApiState;
-use crate::act::{Begun, begin_by_key, begin_by_link, sso};
+use crate::act::{Begun, begin_by_code, begin_by_key, begin_by_link, sso};
 use crate::error::ApiError;
 use crate::surface::Parting;
 use crate::surface::extract::{Body, Caller, OwnPage, Params};
@@ -27,6 +27,8 @@ pub(crate) struct WaysView {
     key: bool,
     /// Whether a one-time link does.
     link: bool,
+    /// Whether an owner's recovery code does.
+    code: bool,
     /// Those who vouch for people.
     sso: Vec<SsoWayView>,
     /// The service's version.
@@ -68,7 +70,7 @@ pub(crate) async fn ways(
         id: id.to_string(),
         name,
     });
-    Ok(Json(WaysView { key: true, link: true, sso: sso.collect(), version }))
+    Ok(Json(WaysView { key: true, link: true, code: true, sso: sso.collect(), version }))
 }
 
 /// The answer to a request that has begun a login: who one is, and the cookie.
@@ -95,13 +97,19 @@ pub(crate) struct KeyLoginRequest {
     key: String,
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct CodeLoginRequest {
+    /// Six groups of five letters and digits. Case, spaces and hyphens do not matter.
+    code: String,
+}
+
 /// Begins a login with a one-time link.
 pub(crate) async fn by_link(
-    _: OwnPage,
+    page: OwnPage,
     State(state): State<ApiState>,
     Body(request): Body<LinkRequest>,
 ) -> Result<LoggedIn, ApiError> {
-    let begun = begin_by_link(&state, secret("token", &request.token)?).await?;
+    let begun = begin_by_link(&state, secret("token", &request.token)?, &page.visit).await?;
     logged_in(&state, begun).await
 }
 
@@ -112,7 +120,17 @@ pub(crate) async fn by_key(
     Body(request): Body<KeyLoginRequest>,
 ) -> Result<LoggedIn, ApiError> {
     let key = secret("key", &request.key)?.trim().to_owned();
-    let begun = begin_by_key(&state, key, page.peer).await?;
+    let begun = begin_by_key(&state, key, &page.visit).await?;
+    logged_in(&state, begun).await
+}
+
+/// Begins a login of an owner with a recovery code.
+pub(crate) async fn by_code(
+    page: OwnPage,
+    State(state): State<ApiState>,
+    Body(request): Body<CodeLoginRequest>,
+) -> Result<LoggedIn, ApiError> {
+    let begun = begin_by_code(&state, secret("code", &request.code)?, &page.visit).await?;
     logged_in(&state, begun).await
 }
 
@@ -130,6 +148,12 @@ pub(crate) struct LoggedOut {
     cookie: Option<http::HeaderValue>,
     /// Where the browser ends its session at the identity provider too.
     next: Option<String>,
+}
+
+impl LoggedOut {
+    pub(super) fn new(cookie: Option<http::HeaderValue>, next: Option<String>) -> Self {
+        Self { cookie, next }
+    }
 }
 
 impl IntoResponse for LoggedOut {
@@ -158,7 +182,7 @@ pub(crate) async fn logout(
             None
         });
     }
-    Ok(LoggedOut { cookie: state.settings().site.no_cookie(), next: next.map(String::from) })
+    Ok(LoggedOut::new(state.settings().site.no_cookie(), next.map(String::from)))
 }
 
 /// A link that logs its maker in, once.

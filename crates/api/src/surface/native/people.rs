@@ -12,7 +12,7 @@ use super::me::name;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::Parting;
-use crate::surface::extract::{Body, Caller, Params};
+use crate::surface::extract::{Believes, Body, Caller, Params};
 
 /// People, or service accounts.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -88,6 +88,7 @@ impl IntoResponse for Changed {
 /// Changes a person's role, disables or enables them. Only an owner makes an owner or changes one.
 pub(crate) async fn change(
     caller: Caller,
+    believes: Believes,
     State(state): State<ApiState>,
     Path(user): Path<String>,
     Body(request): Body<PersonRequest>,
@@ -103,6 +104,7 @@ pub(crate) async fn change(
     let before = state.store().principal(caller.org(), actor.clone()).await?;
     if before.role == OrgRole::Owner || role == Some(OrgRole::Owner) {
         caller.wants(Need::OwnerManage)?;
+        believes.wants_recent()?;
     }
     let name = request.name.as_deref().map(name).transpose()?;
     let change = PrincipalChange { role, disabled: request.disabled, name };

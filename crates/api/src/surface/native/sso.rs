@@ -12,7 +12,8 @@ use http::header::SET_COOKIE;
 use oidc::{Issuer, MappedRole, Rules};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{IdpChange, IdpRow, Via};
+use serde_json::json;
+use store::{AlertKind, IdpChange, IdpRow, NewAlert, Via};
 
 use super::me::name;
 use crate::ApiState;
@@ -361,16 +362,22 @@ pub(crate) async fn test(
     Ok(Json(TestView { url: url.into(), expires_at }))
 }
 
-/// Lets people sign in by a connection that was tested.
+/// Lets people sign in by a connection that was tested, and tells all owners.
 pub(crate) async fn activate(
-    caller: CanAdminister,
+    caller: Caller,
     State(state): State<ApiState>,
     Path(idp): Path<String>,
 ) -> Result<Json<ConnectionView>, ApiError> {
-    let row = state.store().activate_idp(caller.org, id(&idp)?).await?;
+    let idp: IdpId = id(&idp)?;
+    let (org, now) = (caller.org(), state.clock().now_ms());
+    let row = state.store().idp(org, idp.clone()).await?;
+    let about = json!({ "name": row.name, "issuer": row.issuer }).to_string();
+    let by = caller.standing().actor.clone();
+    let alert = NewAlert { kind: AlertKind::SsoActivated, by, about };
+    let row = state.store().activate_idp(org, idp, alert, now).await?;
     let row = row.map_err(|refused| ApiError::Conflict(refused.to_string()))?;
     let (idp, issuer) = (&row.id, &row.issuer);
-    let by = &caller.author.key;
+    let by = caller.via().id();
     tracing::info!(%idp, %issuer, by, "a connection to an identity provider was activated");
     Ok(Json(view(&state, row)?))
 }

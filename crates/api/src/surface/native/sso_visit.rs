@@ -14,7 +14,8 @@ use serde::Deserialize;
 
 use super::sso_page;
 use crate::ApiState;
-use crate::act::sso::{self, ATTEMPT_LIFE, Ended, SsoFailure};
+use crate::act::sso::{self, ATTEMPT_LIFE, Asked, Ended, SsoFailure};
+use crate::surface::extract::Visiting;
 
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct StartQuery {
@@ -23,6 +24,9 @@ pub(crate) struct StartQuery {
     return_to: Option<String>,
     /// Makes it a test.
     ticket: Option<String>,
+    /// The person proves anew who they are.
+    #[serde(default)]
+    anew: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -85,10 +89,15 @@ pub(crate) async fn start(
     State(state): State<ApiState>,
     Path(idp): Path<String>,
     Query(query): Query<StartQuery>,
+    Visiting(visit): Visiting,
 ) -> Response {
     let Ok(known) = idp.parse::<IdpId>() else { return failed(&idp, &SsoFailure::Unknown, []) };
-    let (return_to, ticket) = (query.return_to.as_deref(), query.ticket.as_deref());
-    match sso::start(&state, known, return_to, ticket).await {
+    let asked = Asked {
+        return_to: query.return_to.as_deref(),
+        ticket: query.ticket.as_deref(),
+        anew: query.anew,
+    };
+    match sso::start(&state, known, asked, &visit).await {
         Ok(sent) => {
             let cookie = state.settings().site.set_sso_cookie(&sent.browser, ATTEMPT_LIFE / 1000);
             redirect(sent.url.as_str(), [cookie])
@@ -102,6 +111,7 @@ pub(crate) async fn back(
     State(state): State<ApiState>,
     Path(idp): Path<String>,
     Query(query): Query<BackQuery>,
+    Visiting(visit): Visiting,
     headers: HeaderMap,
 ) -> Response {
     let Ok(known) = idp.parse::<IdpId>() else { return failed(&idp, &SsoFailure::Unknown, []) };
@@ -111,7 +121,8 @@ pub(crate) async fn back(
     let BackQuery { code, state: back_state, iss, error, error_description } = query;
     let back = Return { code, iss, error, error_description };
     let none = site.no_sso_cookie();
-    match sso::finish(&state, known, browser.as_deref(), back_state.as_deref(), back).await {
+    let (browser, back_state) = (browser.as_deref(), back_state.as_deref());
+    match sso::finish(&state, known, browser, back_state, back, &visit).await {
         Ok(Ended::LoggedIn { cookie, to }) => {
             let cookie = site.set_cookie(cookie.text(), auth::LOGIN_LIFE / 1000);
             redirect(&to, [none, cookie])

@@ -1,9 +1,9 @@
-//! Who one is, the people of the organisation, and keys.
+//! Who one is and what one is told, the people of the organisation, and keys.
 
 use access::Need::{MeManage, MeRead, PeopleManage, PeopleRead};
 
 use super::{delete, get, patch, post};
-use crate::surface::native::{keys, me, people};
+use crate::surface::native::{alerts, keys, me, people};
 use crate::table::policy::Policy::Needs;
 use crate::table::route::Route;
 
@@ -17,6 +17,20 @@ pub(super) fn routes() -> Vec<Route> {
             me::show,
         ),
         patch("/platform/me", Needs(MeManage), "me.change", "Give oneself a name", me::change),
+        get(
+            "/platform/alert",
+            Needs(MeRead),
+            "alert.list",
+            "List what the caller was told of as an owner",
+            alerts::list,
+        ),
+        post(
+            "/platform/alert/{alert}/read",
+            Needs(MeManage),
+            "alert.read",
+            "Note that the caller has read an alert",
+            alerts::read,
+        ),
         get(
             "/platform/user",
             Needs(PeopleRead),

@@ -1,10 +1,10 @@
-//! Ways to sign in: links, keys, and connections to identity providers.
+//! Ways to sign in: links, keys, recovery codes, and connections to identity providers.
 
-use access::Need::{MeManage, MeRead, SsoManage};
+use access::Need::{MeManage, MeRead, OwnerManage, SsoManage};
 
 use super::{delete, get, patch, post};
-use crate::surface::native::{login, sso, sso_visit};
-use crate::table::policy::Policy::{self, Needs, Open, Visited};
+use crate::surface::native::{login, own_logins, recovery, sso, sso_visit};
+use crate::table::policy::Policy::{self, Needs, NeedsRecent, Open, Visited};
 use crate::table::route::Route;
 
 /// Why nobody is proved where a login begins.
@@ -34,6 +34,48 @@ pub(super) fn routes() -> Vec<Route> {
             "Make a one-time link that logs the caller in",
             login::link,
         ),
+        post(
+            "/platform/login/recovery",
+            LOGIN,
+            "login.recovery",
+            "Begin an owner's login with a recovery code, which works once",
+            login::by_code,
+        ),
+        get(
+            "/platform/login",
+            Needs(MeRead),
+            "login.list",
+            "List the logins of whoever asks",
+            own_logins::list,
+        ),
+        delete(
+            "/platform/login",
+            Needs(MeManage),
+            "login.end_others",
+            "End all logins of whoever asks but the one that asks",
+            own_logins::end_others,
+        ),
+        delete(
+            "/platform/login/{login}",
+            Needs(MeManage),
+            "login.end_one",
+            "End a login of whoever asks",
+            own_logins::end,
+        ),
+        get(
+            "/platform/recovery",
+            Needs(OwnerManage),
+            "recovery.get",
+            "Say how many recovery codes an owner has left",
+            recovery::show,
+        ),
+        post(
+            "/platform/recovery",
+            NeedsRecent(OwnerManage),
+            "recovery.create",
+            "Make recovery codes, shown once, in place of those before",
+            recovery::make,
+        ),
         post("/platform/logout", Needs(MeRead), "login.end", "End the login", login::logout),
         Route::get(
             "/auth/start/{idp}",
@@ -56,7 +98,7 @@ pub(super) fn routes() -> Vec<Route> {
         ),
         post(
             "/platform/sso",
-            Needs(SsoManage),
+            NeedsRecent(SsoManage),
             "sso.create",
             "Make a connection to an identity provider",
             sso::create,
@@ -64,14 +106,14 @@ pub(super) fn routes() -> Vec<Route> {
         get("/platform/sso/{idp}", Needs(SsoManage), "sso.get", "Show a connection", sso::show),
         patch(
             "/platform/sso/{idp}",
-            Needs(SsoManage),
+            NeedsRecent(SsoManage),
             "sso.change",
             "Change a connection; its issuer never changes",
             sso::change,
         ),
         delete(
             "/platform/sso/{idp}",
-            Needs(SsoManage),
+            NeedsRecent(SsoManage),
             "sso.delete",
             "Delete a connection; logins that began there end",
             sso::remove,
@@ -85,14 +127,14 @@ pub(super) fn routes() -> Vec<Route> {
         ),
         post(
             "/platform/sso/{idp}/activate",
-            Needs(SsoManage),
+            NeedsRecent(SsoManage),
             "sso.activate",
             "Let people sign in by a connection that was tested",
             sso::activate,
         ),
         post(
             "/platform/sso/{idp}/link",
-            Needs(MeManage),
+            NeedsRecent(MeManage),
             "sso.link",
             "Make the provider's account one of whoever is logged in",
             sso::link,

@@ -23,9 +23,16 @@ const RETRIES = 4;
 
 let key: string | undefined;
 let onSignedOut = () => {};
+let onStale = () => {};
 
 /** Sets the key that requests carry. It stays in the memory of this page. */
 export const useKey = (text: string | undefined) => void (key = text);
+
+/** The code of a refusal that a fresh sign-in mends. A dialog says so, whatever was asked. */
+const STALE = 'SIGN_IN_AGAIN';
+
+/** Sets what happens when the service wants a fresh sign-in. */
+export const whenStale = (then: () => void) => void (onStale = then);
 
 /** Sets what happens when the service does not know us any more. */
 export const whenSignedOut = (then: () => void) => void (onSignedOut = then);
@@ -42,6 +49,7 @@ export async function failure(response: Response): Promise<ApiError> {
   const body: any = await response.json().catch(() => undefined);
   const { code, message, reason } = body?.error ?? {};
   if (response.status === 401) onSignedOut();
+  if (code === STALE) onStale();
   const said = typeof message === 'string' ? sentence(message) : fallback;
   return new ApiError(response.status, code ?? 'UNKNOWN', said, reason);
 }
@@ -129,6 +137,8 @@ export function newId(prefix: 'msg' | 'ses'): string {
   return `${prefix}_c-${Array.from(random, (byte) => letters[byte % 36]).join('')}`;
 }
 
-/** Returns the sentence of any error. */
-export const said = (error: unknown) =>
-  error instanceof Error ? error.message : 'Something failed that should not.';
+/** Returns the sentence of any error; nothing for one that a dialog tells of. */
+export function said(error: unknown): string {
+  if (error instanceof ApiError && error.code === STALE) return '';
+  return error instanceof Error ? error.message : 'Something failed that should not.';
+}

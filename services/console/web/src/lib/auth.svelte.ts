@@ -65,6 +65,11 @@ export async function signInWithKey(key: string): Promise<Me> {
   }
 }
 
+/** Signs an owner in with a recovery code, which is used up by it. */
+export async function signInWithCode(code: string): Promise<Me> {
+  return enter(await request<Me>('POST', '/platform/login/recovery', { body: { code }, open: true }));
+}
+
 /** Signs in with the one-time link that the service printed. */
 export async function signInWithLink(token: string): Promise<Me> {
   return enter(await request<Me>('POST', '/platform/login/link', { body: { token }, open: true }));

@@ -179,9 +179,36 @@ export interface Me {
   first?: boolean;
 }
 
+export interface OwnLogin {
+  id: string;
+  this: boolean;
+  began_by: string | null;
+  began_at: number;
+  last_seen_at: number;
+  expires_at: number;
+  address: string | null;
+  browser: string | null;
+}
+
+export interface RecoveryCodes {
+  made_at: number | null;
+  used: number;
+  left: number;
+}
+
+export interface Alert {
+  id: string;
+  at: number;
+  read_at: number | null;
+  kind: string;
+  by: string;
+  message: string;
+}
+
 export interface AuthView {
   key: boolean;
   link: boolean;
+  code?: boolean;
   sso: { id: string; name: string; start: string }[];
   version?: string;
 }
