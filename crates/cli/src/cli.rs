@@ -161,6 +161,8 @@ mod tests {
             "sso test Okta --no-wait",
             "sso activate Okta",
             "sso remove Okta",
+            "recovery show --json",
+            "recovery create",
             "user list",
             "user role usr_1 admin",
             "user disable usr_1",

@@ -32,6 +32,8 @@ async fn every_route_wants_a_key_but_those_that_are_open() -> Result<()> {
         ("user", "usr_a"),
         ("idp", "idp_a"),
         ("api_key", "key_a"),
+        ("login", "lgn_a"),
+        ("alert", "alr_a"),
     ];
     for (method, path, policy) in policies() {
         let target = filled(path, &ids);

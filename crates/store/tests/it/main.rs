@@ -45,6 +45,7 @@ mod resume;
 mod reverts;
 mod schema;
 mod script;
+mod second_wall;
 mod settings;
 mod tenancy;
 mod tree;
