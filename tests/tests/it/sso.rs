@@ -69,7 +69,7 @@ async fn a_person_signs_in_at_an_identity_provider_in_a_browser() -> Result<()> 
     let told = String::from_utf8_lossy(&visited.stderr);
     let seen = String::from_utf8(visited.stdout)?;
     let seen: Vec<Value> = seen.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    let [tested, owners, login, logout] = &seen[..] else { bail!("{seen:?}: {told}") };
+    let [tested, owners, recovered, login, logout] = &seen[..] else { bail!("{seen:?}: {told}") };
     ensure!(visited.status.success() && logout["faults"] == json!([]), "{seen:?}: {told}");
 
     let page = tested["tested"].as_str().context("a text")?;
@@ -82,6 +82,15 @@ async fn a_person_signs_in_at_an_identity_provider_in_a_browser() -> Result<()> 
     let report = owners["report"].as_str().context("a text")?;
     ensure!(report.contains("would join as member") && report.contains("ES256"), "{report}");
     ensure!(owners["at"].as_str().is_some_and(|at| at.ends_with("/sso")), "{owners}");
+    let said = |name: &str| recovered[name].as_str().unwrap_or_default().to_owned();
+    ensure!(said("alert").contains("with a recovery code from 127.0.0.1; 7 are left"), "{recovered}");
+    ensure!(said("left").contains("7 of 8 still work"), "{recovered}");
+    // The login before the fresh one went with it.
+    ensure!(recovered["logins"] == 2 && recovered["others"] == 401, "{recovered}");
+    let codes = owner.run(&["recovery", "show"]).await?;
+    ensure!(codes.out.contains("7 of 8 codes work"), "{codes:?}");
+    let codes = owner.run(&["recovery", "create"]).await?;
+    ensure!(codes.out.lines().count() == 8 && codes.err.contains("not shown"), "{codes:?}");
     let me = &login["me"];
     ensure!(
         me["status"] == 200

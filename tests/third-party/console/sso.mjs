@@ -48,6 +48,48 @@ try {
   await owner.keyboard.press('Escape');
   seen({ report: await owner.getByRole('region', { name: 'Example' }).innerText(), at: owner.url() });
 
+  // An old login: the service says so, and the console comes back with a recent one.
+  await owner.goto(`${service}/o/-/me`);
+  const refusal = { error: { code: 'SIGN_IN_AGAIN', message: 'this needs a recent sign-in' } };
+  await owner.route('**/platform/recovery', (route) =>
+    route.request().method() === 'POST' ? route.fulfill({ status: 403, json: refusal }) : route.continue(),
+  );
+  await button(owner, 'Make codes').click();
+  await owner.getByRole('heading', { name: 'Sign in again first' }).waitFor();
+  await check(owner, 'an old login');
+  await owner.unroute('**/platform/recovery');
+  await button(owner, 'Sign in again').click();
+  await owner.getByRole('heading', { name: 'Sign in again' }).waitFor();
+  await button(owner, 'Use a key').click();
+  await owner.getByLabel('Key', { exact: true }).fill(key);
+  await button(owner, 'Sign in').click();
+  await owner.waitForURL(/\/me$/);
+  await button(owner, 'Make codes').click();
+  const code = await owner.getByRole('dialog').getByRole('listitem').first().innerText();
+  await check(owner, 'recovery codes');
+  await button(owner, 'I have them').click();
+
+  // Without provider and key: a recovery code. All owners are told.
+  const locked = await tab();
+  await locked.goto(`${service}/login`);
+  await button(locked, 'Use a recovery code').click();
+  await locked.getByLabel('Recovery code', { exact: true }).fill(code.toLowerCase());
+  await check(locked, 'a recovery code');
+  await button(locked, 'Sign in').click();
+  await locked.waitForURL((url) => !url.pathname.startsWith('/login'));
+  await locked.goto(`${service}/o/-/me`);
+  const told = locked.getByRole('status').filter({ hasText: 'with a recovery code' });
+  const alert = await told.innerText();
+  await locked.getByText('this one', { exact: true }).waitFor();
+  await check(locked, 'my account of an owner');
+  await told.getByRole('button', { name: 'I have read it' }).click();
+  await told.waitFor({ state: 'detached' });
+  const logins = await locked.getByRole('region', { name: 'Where you are signed in' }).getByRole('listitem').count();
+  await button(locked, 'End all others').click();
+  await button(locked, 'End all others').waitFor({ state: 'detached' });
+  const others = await owner.evaluate(async () => (await fetch('/platform/me')).status);
+  seen({ alert, logins, others, left: await locked.getByRole('region', { name: 'Recovery codes' }).innerText() });
+
   await page.goto(`${service}/login`);
   await button(page, 'Continue with Example').waitFor();
   await check(page, 'login');

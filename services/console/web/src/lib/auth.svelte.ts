@@ -84,7 +84,8 @@ function enter(view: Me): Me {
 /** Goes where a sign-in leads: to the page that wanted it, to the first run, or to the sessions. */
 export function arrive(view: Me, query: URLSearchParams) {
   const sessions = `/o/${view.organisation.id}/sessions`;
-  go(view.first ? '/first' : (returnPath(query) ?? sessions), { replace: true });
+  const isFirst = view.first && !query.has('again');
+  go(isFirst ? '/first' : (returnPath(query) ?? sessions), { replace: true });
 }
 
 export async function rename(name: string) {
