@@ -43,11 +43,12 @@ impl RecoveryCode {
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let letters = text.chars().filter(|c| !c.is_whitespace() && *c != '-');
-        let plain = letters.take(SECRET_CHARS + CHECK_CHARS + 1).map(|c| match c.to_ascii_uppercase() {
-            'O' => '0',
-            'I' | 'L' => '1',
-            other => other,
-        });
+        let plain =
+            letters.take(SECRET_CHARS + CHECK_CHARS + 1).map(|c| match c.to_ascii_uppercase() {
+                'O' => '0',
+                'I' | 'L' => '1',
+                other => other,
+            });
         let code: String = plain.collect();
         let is_plain = code.bytes().all(|byte| ALPHABET.contains(&byte));
         if !is_plain || code.len() != SECRET_CHARS + CHECK_CHARS {
@@ -60,7 +61,8 @@ impl RecoveryCode {
     /// Returns the text for people: six groups of five.
     #[must_use]
     pub fn text(&self) -> String {
-        let groups: Vec<_> = self.0.as_bytes().chunks(GROUP_CHARS).map(String::from_utf8_lossy).collect();
+        let groups: Vec<_> =
+            self.0.as_bytes().chunks(GROUP_CHARS).map(String::from_utf8_lossy).collect();
         groups.join("-")
     }
 
@@ -88,7 +90,10 @@ mod tests {
         for code in &set {
             let text = code.text();
             assert_eq!(text.split('-').map(str::len).collect::<Vec<_>>(), [5; 6], "{text}");
-            let loose = format!(" {} ", text.to_lowercase().replace('-', " ").replace('0', "o").replace('1', "l"));
+            let loose = format!(
+                " {} ",
+                text.to_lowercase().replace('-', " ").replace('0', "o").replace('1', "l")
+            );
             for typed in [text.clone(), loose, text.replace('-', "")] {
                 assert_eq!(RecoveryCode::read(&typed).as_ref(), Some(code), "{typed}");
             }

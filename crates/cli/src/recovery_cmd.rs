@@ -86,10 +86,13 @@ pub(crate) async fn execute(args: RecoveryArgs, screen: &mut Screen) -> Result<u
 
 fn state(row: &CodesRow, now: i64) -> String {
     match row.made_at {
-        None => "you have no recovery codes; make some with: opencode-cloud recovery create".to_owned(),
+        None => {
+            "you have no recovery codes; make some with: opencode-cloud recovery create".to_owned()
+        }
         Some(at) => {
             let (left, used, made) = (row.left, row.used, ago(at, now));
-            let more = if left == 0 { "; make new ones with: opencode-cloud recovery create" } else { "" };
+            let more =
+                if left == 0 { "; make new ones with: opencode-cloud recovery create" } else { "" };
             format!("{left} of {} codes work, made {made}{more}", left + used)
         }
     }

@@ -83,7 +83,10 @@ async fn a_person_signs_in_at_an_identity_provider_in_a_browser() -> Result<()> 
     ensure!(report.contains("would join as member") && report.contains("ES256"), "{report}");
     ensure!(owners["at"].as_str().is_some_and(|at| at.ends_with("/sso")), "{owners}");
     let said = |name: &str| recovered[name].as_str().unwrap_or_default().to_owned();
-    ensure!(said("alert").contains("with a recovery code from 127.0.0.1; 7 are left"), "{recovered}");
+    ensure!(
+        said("alert").contains("with a recovery code from 127.0.0.1; 7 are left"),
+        "{recovered}"
+    );
     ensure!(said("left").contains("7 of 8 still work"), "{recovered}");
     // The login before the fresh one went with it.
     ensure!(recovered["logins"] == 2 && recovered["others"] == 401, "{recovered}");

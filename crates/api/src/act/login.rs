@@ -73,7 +73,11 @@ pub(crate) struct Begun {
 }
 
 /// Begins a login with a one-time link.
-pub(crate) async fn by_link(state: &ApiState, text: &str, visit: &Visit) -> Result<Begun, ApiError> {
+pub(crate) async fn by_link(
+    state: &ApiState,
+    text: &str,
+    visit: &Visit,
+) -> Result<Begun, ApiError> {
     let unknown = ApiError::NoLogin {
         code: "LINK_UNKNOWN",
         message: "this link logs nobody in: copy it again, whole, or make another with `opencode-cloud open`",
@@ -127,7 +131,11 @@ pub(crate) async fn by_key(
 }
 
 /// Begins a login of an owner with a recovery code, and tells all owners.
-pub(crate) async fn by_code(state: &ApiState, text: &str, visit: &Visit) -> Result<Begun, ApiError> {
+pub(crate) async fn by_code(
+    state: &ApiState,
+    text: &str,
+    visit: &Visit,
+) -> Result<Begun, ApiError> {
     let address = visit.address();
     let about = {
         let address = address.clone();

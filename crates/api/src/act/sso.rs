@@ -199,7 +199,8 @@ pub(crate) async fn start(
         Purpose::Login => former(state, visit).await.filter(|(of, _)| *of == org).map(|(_, id)| id),
         Purpose::Test | Purpose::Link(_) => None,
     };
-    send(state, org, &row, Errand { purpose, former, ..Errand::to(asked.return_to, asked.anew) }).await
+    send(state, org, &row, Errand { purpose, former, ..Errand::to(asked.return_to, asked.anew) })
+        .await
 }
 
 /// Begins a sign-in that will make the connection's person somebody who is logged in.
@@ -287,7 +288,8 @@ pub(crate) async fn finish(
         }
         Purpose::Login if !row.is_active => Err(SsoFailure::Unknown),
         Purpose::Login => {
-            let ended = log_in(state, org, &row, &rules, signed_in?, attempt.return_to, visit).await?;
+            let ended =
+                log_in(state, org, &row, &rules, signed_in?, attempt.return_to, visit).await?;
             if let Some(former) = attempt.former {
                 replace(state, org, former).await;
             }

@@ -131,7 +131,10 @@ async fn a_link_logs_a_person_in_once_and_they_take_a_name() -> Result<()> {
     let gateway = world.gateway();
     let ada = person(&world, "ada", OrgRole::Owner).await?;
     let ways = ok(&gateway, "GET", "/platform/auth", "", None).await;
-    assert_eq!(ways, json!({ "key": true, "link": true, "code": true, "sso": [], "version": "0.0.0-test" }));
+    assert_eq!(
+        ways,
+        json!({ "key": true, "link": true, "code": true, "sso": [], "version": "0.0.0-test" })
+    );
 
     let now = SystemClock::new().now_ms();
     let token = link(&world, &ada.id, now).await?;

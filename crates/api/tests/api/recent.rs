@@ -48,7 +48,8 @@ async fn an_old_login_gives_no_rights_away() -> Result<()> {
     let role = |role: &str| Some(json!({ "role": role }));
     let eve = "/platform/user/usr_eve";
     let recents = recent_routes();
-    let named: BTreeSet<_> = recents.iter().map(|(method, path)| format!("{method} {path}")).collect();
+    let named: BTreeSet<_> =
+        recents.iter().map(|(method, path)| format!("{method} {path}")).collect();
     let expected = [
         "DELETE /platform/sso/{idp}",
         "PATCH /platform/sso/{idp}",
@@ -84,7 +85,9 @@ async fn an_old_login_gives_no_rights_away() -> Result<()> {
             let asked = answer(&gateway, &browser, "PATCH", eve, role("viewer")).await;
             assert!(is_stale(&asked), "she is an owner: {asked:?}");
         } else {
-            ensure!(answer(&gateway, &browser, "PATCH", eve, role("admin")).await.0 == StatusCode::OK);
+            ensure!(
+                answer(&gateway, &browser, "PATCH", eve, role("admin")).await.0 == StatusCode::OK
+            );
         }
         // Daily work wants no recent login.
         for scopes in [json!(["read"]), json!(["read", "prompt"]), json!(["me.manage"])] {

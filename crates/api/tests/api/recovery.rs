@@ -77,13 +77,15 @@ async fn a_recovery_code_logs_its_owner_in_once_and_tells_all() -> Result<()> {
 
     // Each owner has the alerts, and reads them for themselves. Nobody else has them.
     let alerts = told(&gateway, &bob.key).await;
-    let kinds: Vec<_> = alerts.iter().map(|alert| alert["kind"].as_str().expect("a kind")).collect();
+    let kinds: Vec<_> =
+        alerts.iter().map(|alert| alert["kind"].as_str().expect("a kind")).collect();
     assert_eq!(kinds, ["recovery.used", "recovery.made"]);
     let used = alerts[0]["message"].as_str().context("a message")?;
     assert!(used.contains("as usr_ada") && used.contains("10.0.0.7; 7 are left"), "{used}");
     let read = format!("/platform/alert/{}/read", alerts[0]["id"].as_str().context("an id")?);
     ok(&gateway, "POST", &read, &bob.key, None).await;
-    let read_at = |alerts: &[Value]| alerts.iter().map(|one| one["read_at"].is_i64()).collect::<Vec<_>>();
+    let read_at =
+        |alerts: &[Value]| alerts.iter().map(|one| one["read_at"].is_i64()).collect::<Vec<_>>();
     assert_eq!(read_at(&told(&gateway, &bob.key).await), [true, false]);
     assert_eq!(read_at(&told(&gateway, &ada.key).await), [false, false]);
     for other in [&eve.key, &world.key, &world.stranger] {
@@ -94,13 +96,16 @@ async fn a_recovery_code_logs_its_owner_in_once_and_tells_all() -> Result<()> {
     // A new set takes the place of the old one. Of two browsers with one code, one gets in.
     let newer = codes(&gateway, &ada.key).await?;
     assert_eq!(refused(&gateway, &set[1]).await, "CODE_UNKNOWN");
-    let (one, two) =
-        tokio::join!(shown(&gateway, &newer[0], [10, 0, 0, 7]), shown(&gateway, &newer[0], [10, 0, 0, 7]));
+    let (one, two) = tokio::join!(
+        shown(&gateway, &newer[0], [10, 0, 0, 7]),
+        shown(&gateway, &newer[0], [10, 0, 0, 7])
+    );
     let mut statuses = [one.status().as_u16(), two.status().as_u16()];
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 401]);
     // The codes of somebody who is no owner any more are nothing.
-    ok(&gateway, "PATCH", "/platform/user/usr_ada", &bob.key, Some(json!({ "role": "admin" }))).await;
+    ok(&gateway, "PATCH", "/platform/user/usr_ada", &bob.key, Some(json!({ "role": "admin" })))
+        .await;
     assert_eq!(refused(&gateway, &newer[1]).await, "CODE_NO_OWNER");
     Ok(())
 }
@@ -119,7 +124,9 @@ async fn an_address_that_guesses_codes_is_put_off() -> Result<()> {
     // From then on not even a good one is looked up for it, for some seconds. Others get in.
     let late = shown(&gateway, &set[0], [10, 0, 0, 66]).await;
     assert_eq!(late.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert!(body_of(late).await["error"]["message"].as_str().is_some_and(|said| said.contains("wait")));
+    assert!(
+        body_of(late).await["error"]["message"].as_str().is_some_and(|said| said.contains("wait"))
+    );
     assert_eq!(shown(&gateway, &set[0], [10, 0, 0, 7]).await.status(), StatusCode::OK);
     // A mistyped one costs no look-up, and does not count.
     for _ in 0..30 {

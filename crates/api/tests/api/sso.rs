@@ -260,7 +260,8 @@ async fn people_join_by_a_connection_with_the_role_of_their_groups() -> Result<(
     // All owners were told of the activation, and nobody is told again of one that is active.
     let second = person(&sso.world, "second", OrgRole::Owner).await?;
     sso.admin("POST", &id, "/activate", None).await;
-    let told = async |key: &str| ok(gateway, "GET", "/platform/alert", key, None).await["data"].clone();
+    let told =
+        async |key: &str| ok(gateway, "GET", "/platform/alert", key, None).await["data"].clone();
     let alerts = told(&sso.owner.key).await;
     assert_eq!(alerts.as_array().map(Vec::len), Some(1), "{alerts}");
     let message = alerts[0]["message"].as_str().context("a message")?;

@@ -114,8 +114,9 @@ async fn fill(world: &World, org: OrgId, nth: i64) {
         }
         let (names, values): (Vec<_>, Vec<_>) = row.into_iter().unzip();
         let (names, values) = (names.join(", "), values.join(", "));
-        statements
-            .push(format!("INSERT INTO {table} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING"));
+        statements.push(format!(
+            "INSERT INTO {table} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING"
+        ));
     }
     as_root(world, &statements).await;
 }
@@ -212,7 +213,8 @@ fn sql_type(name: &str) -> String {
 /// Returns the text of each function of ours, by its name.
 fn functions() -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
-    let files = fs::read_dir(folder).expect("the functions").map(|entry| entry.expect("a file").path());
+    let files =
+        fs::read_dir(folder).expect("the functions").map(|entry| entry.expect("a file").path());
     let read = |path: std::path::PathBuf| {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         (name, fs::read_to_string(&path).expect("a function"))
@@ -227,7 +229,8 @@ fn reads() -> Vec<Bare> {
     let comment = pattern(r"(?m)--.*$");
     let tenant = pattern(r"(?:\b\w+\.)?org_id = \$\d+");
     let bound = pattern(r"(LIMIT|OFFSET) (?:\$\d+|\d+)(?:::\w+)?(?: - 1)?");
-    let lock = pattern(r"FOR (?:UPDATE|KEY SHARE|SHARE|NO KEY UPDATE)(?: OF \w+)?(?: SKIP LOCKED)?\s*$");
+    let lock =
+        pattern(r"FOR (?:UPDATE|KEY SHARE|SHARE|NO KEY UPDATE)(?: OF \w+)?(?: SKIP LOCKED)?\s*$");
     let compared = pattern(
         r#"[\w.]+(?:\([\w., ]*\))? (?:=|<>|<=|>=|<|>) (?:ANY ?\()?(?:left\()?\$\d+(?:::\w+(?:\[\])?)?(?:, 512)?\)?(?: COLLATE "C")?(?: - 1)?"#,
     );
@@ -240,16 +243,20 @@ fn reads() -> Vec<Bare> {
         let file: Value = serde_json::from_str(&text).expect("JSON");
         let sql = file["query"].as_str().expect("a text");
         let sql = comment.replace_all(sql, " ");
-        let sql = sql.split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_read = ["SELECT", "WITH", "(SELECT"].iter().any(|word| sql.starts_with(word));
+        let name = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_read = ["SELECT", "WITH", "(SELECT"].iter().any(|word| name.starts_with(word));
         let calls = named.iter().any(|name| sql.contains(&format!("{name}(")));
-        if !is_read || calls || !sql.contains("org_id") {
+        if !is_read || calls || !name.contains("org_id") {
             continue;
         }
-        let bare = tenant.replace_all(&sql, "true");
-        let bare = bound.replace_all(&bare, |found: &regex::Captures| {
-            if &found[1] == "LIMIT" { "LIMIT 1000" } else { "OFFSET 0" }
-        });
+        let bare = tenant.replace_all(&name, "true");
+        let bare =
+            bound.replace_all(
+                &bare,
+                |found: &regex::Captures| {
+                    if &found[1] == "LIMIT" { "LIMIT 1000" } else { "OFFSET 0" }
+                },
+            );
         let bare = lock.replace(&bare, "");
         let bare = compared.replace_all(&bare, "true");
         let kinds = file["describe"]["parameters"]["Left"].as_array().expect("types").clone();
@@ -257,7 +264,8 @@ fn reads() -> Vec<Bare> {
             let n: usize = found[1].parse().expect("a number");
             format!("NULL::{}", sql_type(kinds[n - 1].as_str().expect("a name")))
         });
-        reads.push(Bare { name: sql, sql: whole(&bare) });
+        let sql = whole(&bare);
+        reads.push(Bare { name, sql });
     }
     reads.sort_by(|one, other| one.name.cmp(&other.name));
     reads
@@ -305,7 +313,8 @@ struct ReadingFunction {
 
 /// Returns the names of functions that write, by themselves or by one that they call.
 fn writing(functions: &BTreeMap<String, String>) -> Vec<String> {
-    let writes = Regex::new(r"\b(INSERT INTO|UPDATE|DELETE FROM|TRUNCATE|pg_advisory)").expect("a pattern");
+    let writes =
+        Regex::new(r"\b(INSERT INTO|UPDATE|DELETE FROM|TRUNCATE|pg_advisory)").expect("a pattern");
     let mut found: Vec<String> = Vec::new();
     loop {
         let more = functions.iter().filter(|(name, text)| {
@@ -352,7 +361,9 @@ async fn reading_functions(world: &World) -> Vec<ReadingFunction> {
 /// Calls a function for one organisation with the ids of another.
 fn call(of: &ReadingFunction, org: OrgId, other: OrgId) -> String {
     let arguments = of.takes.iter().map(|(name, kind)| {
-        let is_place = ["after", "from", "known", "through", "cursor", "skip"].iter().any(|word| name.contains(word));
+        let is_place = ["after", "from", "known", "through", "cursor", "skip"]
+            .iter()
+            .any(|word| name.contains(word));
         match (is_place, kind.as_str()) {
             (true, "bigint" | "integer") => "0".to_owned(),
             (true, "text") => "''".to_owned(),

@@ -160,8 +160,7 @@ pub(crate) async fn create(
 }
 
 /// The needs with which somebody can give rights away.
-const GIVING: [Need; 4] =
-    [Need::PeopleManage, Need::KeyManage, Need::OwnerManage, Need::SsoManage];
+const GIVING: [Need; 4] = [Need::PeopleManage, Need::KeyManage, Need::OwnerManage, Need::SsoManage];
 
 /// Passes unless an old login asks for a key that could do more than last: make keys, people or owners.
 fn wants_recent(caller: &Caller, believes: &Believes, scopes: Scopes) -> Result<(), ApiError> {
