@@ -81,6 +81,12 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
     assert_eq!(status, StatusCode::NO_CONTENT, "{body}");
     let saved = ok(&gateway, "GET", "/platform/permission", &world.key, None).await;
     let saved = saved[0]["id"].as_str().expect("an id").to_owned();
+    crate::logins::Browser::by_key(&gateway, &owner.key).await?;
+    let logins = ok(&gateway, "GET", "/platform/login", &owner.key, None).await;
+    let login = logins["data"][0]["id"].as_str().expect("an id").to_owned();
+    call(&gateway, "POST", "/platform/recovery", &owner.key, None).await;
+    let alerts = ok(&gateway, "GET", "/platform/alert", &owner.key, None).await;
+    let alert = alerts["data"][0]["id"].as_str().expect("an id").to_owned();
     let keys = ok(&gateway, "GET", "/platform/key", &world.key, None).await;
     let key = keys["data"][0]["id"].as_str().expect("an id").to_owned();
     let ids = [
@@ -98,6 +104,8 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         ("user", "svc_first"),
         ("idp", idp.as_str()),
         ("api_key", key.as_str()),
+        ("login", login.as_str()),
+        ("alert", alert.as_str()),
     ];
     let mut tried = 0;
     for (method, path) in route_table() {

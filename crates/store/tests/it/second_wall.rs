@@ -18,7 +18,7 @@ use crate::script::every_kind;
 use crate::world::{World, organisation};
 
 /// Values that a made-up row needs to pass a CHECK, or to be found by a read that looks for one kind of row.
-const VALUES: [(&str, &str, &str); 14] = [
+const VALUES: [(&str, &str, &str); 24] = [
     ("ask", "status", "'pending'"),
     ("credential", "active", "true"),
     ("credential", "kind", "'api-key'"),
@@ -31,7 +31,17 @@ const VALUES: [(&str, &str, &str); 14] = [
     ("principal", "role", "'owner'"),
     ("project", "space", "''"),
     ("repository", "space", "''"),
+    ("provider_turn", "status", "'open'"),
+    ("session_event", "payload", "'{}'"),
+    ("session_head", "open", "true"),
+    ("session_head", "pending", "1"),
+    ("session_head", "wake_seq", "2"),
     ("session_input", "status", "'admitted'"),
+    ("session_out", "state", "'asked'"),
+    ("tool_result", "managed_path", "'/tool-output/x'"),
+    ("tool_result", "tool", "'todowrite'"),
+    ("workspace_change", "base", "false"),
+    ("workspace_change", "files", "'[]'"),
     ("unnamed_blob", "kind", "'snapshot'"),
 ];
 
@@ -194,20 +204,20 @@ struct Bare {
     sql: String,
 }
 
-/// Returns the type of a parameter as `.sqlx` names it.
-fn sql_type(name: &str) -> String {
-    let (element, array) = name.strip_suffix("Array").map_or((name, ""), |name| (name, "[]"));
-    let element = match element {
-        "Uuid" => "uuid",
-        "Text" | "Varchar" => "text",
-        "Int8" => "bigint",
-        "Int4" => "integer",
-        "Int2" => "smallint",
-        "Bool" => "boolean",
-        "Bytea" => "bytea",
+/// Returns a parameter, by the name of its type in `.sqlx`, that narrows nothing: the ids of both organisations, or NULL.
+fn parameter_of(name: &str, orgs: [OrgId; 2]) -> String {
+    match name {
+        "Uuid" => "NULL::uuid".into(),
+        "Text" | "Varchar" => "NULL::text".into(),
+        "Int8" => "NULL::bigint".into(),
+        "Int4" => "NULL::integer".into(),
+        "Bytea" => "NULL::bytea".into(),
+        "Bool" => "true".into(),
+        "UuidArray" => format!("ARRAY['{}', '{}']", orgs[0], orgs[1]),
+        "TextArray" => format!("ARRAY['{}', '{}']", id(1), id(2)),
+        "Int8Array" | "Int4Array" => format!("ARRAY[{}, {}]", number(1), number(2)),
         other => panic!("the type {other} of a parameter is not known here"),
-    };
-    format!("{element}{array}")
+    }
 }
 
 /// Returns the text of each function of ours, by its name.
@@ -223,7 +233,7 @@ fn functions() -> BTreeMap<String, String> {
 }
 
 /// Returns the statements of the store that read tables, as `.sqlx` has them.
-fn reads() -> Vec<Bare> {
+fn reads(orgs: [OrgId; 2]) -> Vec<Bare> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.sqlx");
     let pattern = |text: &str| Regex::new(text).expect("a pattern");
     let comment = pattern(r"(?m)--.*$");
@@ -232,8 +242,9 @@ fn reads() -> Vec<Bare> {
     let lock =
         pattern(r"FOR (?:UPDATE|KEY SHARE|SHARE|NO KEY UPDATE)(?: OF \w+)?(?: SKIP LOCKED)?\s*$");
     let compared = pattern(
-        r#"[\w.]+(?:\([\w., ]*\))? (?:=|<>|<=|>=|<|>) (?:ANY ?\()?(?:left\()?\$\d+(?:::\w+(?:\[\])?)?(?:, 512)?\)?(?: COLLATE "C")?(?: - 1)?"#,
+        r#"(?:[\w.:]+ -> 'by' ->> '\w+'|[\w.]+(?:\([\w., ]*\))?) (?:=|<>|<=|>=|<|>) (?:ANY ?\(\$\d+(?:::[\w\[\]]+)?\)|left\(\$\d+, 512\)|(?:'[^']*' \|\| )?\$\d+(?:::[\w\[\]]+)?(?: COLLATE "C")?(?: - 1)?)"#,
     );
+    let placed = pattern(r"\(org_id, \w+\) > \(\$\d+, \$\d+\)");
     let parameter = pattern(r"\$(\d+)");
     let named: Vec<_> = functions().into_keys().collect();
     let mut reads = Vec::new();
@@ -258,11 +269,12 @@ fn reads() -> Vec<Bare> {
                 },
             );
         let bare = lock.replace(&bare, "");
-        let bare = compared.replace_all(&bare, "true");
+        let bare = placed.replace_all(&bare, "(0 = 0)");
+        let bare = compared.replace_all(&bare, "(0 = 0)");
         let kinds = file["describe"]["parameters"]["Left"].as_array().expect("types").clone();
         let bare = parameter.replace_all(&bare, |found: &regex::Captures| {
             let n: usize = found[1].parse().expect("a number");
-            format!("NULL::{}", sql_type(kinds[n - 1].as_str().expect("a name")))
+            parameter_of(kinds[n - 1].as_str().expect("a name"), orgs)
         });
         let sql = whole(&bare);
         reads.push(Bare { name, sql });
@@ -271,19 +283,22 @@ fn reads() -> Vec<Bare> {
     reads
 }
 
+/// The refusal of a subquery that finds more than one row.
+const TOO_MANY: &str = "refused: 21000";
+
 /// Reads that show no made-up row even to a superuser, by how they begin, and why.
 const BLIND: [(&str, &str); 0] = [];
 
 #[tokio::test]
 async fn every_read_without_its_predicate_shows_nothing_foreign() {
-    let (world, _) = filled().await;
+    let (world, orgs) = filled().await;
     let empty = World::new().await;
     sqlx::raw_sql("SET session_replication_role = replica; DELETE FROM location; DELETE FROM project; DELETE FROM organisation")
         .execute(&empty.root)
         .await
         .expect("an empty database");
     let (mut app, stranger) = (serving(&world.database).await, OrgId::random());
-    let reads = reads();
+    let reads = reads(orgs);
     assert!(reads.len() > 100, "{}", reads.len());
     let mut blind = Vec::new();
     for Bare { name, sql } in &reads {
@@ -291,7 +306,9 @@ async fn every_read_without_its_predicate_shows_nothing_foreign() {
         assert!(!nothing.starts_with("refused"), "{name}\n{sql}\n{nothing}");
         let seen = answer(&mut app, Some(stranger), sql).await;
         assert_eq!(seen, nothing, "{name}\n{sql}");
-        if answer_as_root(&world, sql).await == nothing {
+        let shown = answer_as_root(&world, sql).await;
+        // A read of one row that finds one of each organisation has seen both.
+        if shown == nothing || shown.starts_with("refused") && shown != TOO_MANY {
             blind.push(name.as_str());
         }
     }
@@ -345,7 +362,7 @@ async fn reading_functions(world: &World) -> Vec<ReadingFunction> {
     let mut all: Vec<ReadingFunction> = Vec::new();
     for row in rows {
         let name: String = row.get(0);
-        if writing.contains(&name) {
+        if writing.contains(&name) || name == TIMED {
             continue;
         }
         if all.last().is_none_or(|last| last.name != name) {
@@ -366,6 +383,7 @@ fn call(of: &ReadingFunction, org: OrgId, other: OrgId) -> String {
             .any(|word| name.contains(word));
         match (is_place, kind.as_str()) {
             (true, "bigint" | "integer") => "0".to_owned(),
+            (true, "bigint[]") => "ARRAY[0]::bigint[]".to_owned(),
             (true, "text") => "''".to_owned(),
             _ => value(kind, other, 2),
         }
@@ -375,7 +393,24 @@ fn call(of: &ReadingFunction, org: OrgId, other: OrgId) -> String {
 }
 
 /// Functions that show no made-up row even to a superuser, and why.
-const BLIND_FUNCTIONS: [(&str, &str); 0] = [];
+const BLIND_FUNCTIONS: [(&str, &str); 10] = [
+    ("covered_asks", "it wants a permission that fits what a call asks for"),
+    ("held_inputs", "it wants a session with a revert"),
+    ("is_held", "it answers yes or no, of numbers that its caller has read"),
+    ("is_stopping", "it answers yes or no, of numbers that its caller has read"),
+    ("location_lock", "it reads no table"),
+    ("read_messages", "it reads by read_message_page"),
+    ("read_usage", "it reads by usage_sums"),
+    (
+        "session_tree",
+        "it names the session that it was asked for, and the made-up one has no children",
+    ),
+    ("usage_facts", "it wants whole events"),
+    ("usage_sums", "it writes the text of a statement, for the tables that its caller names"),
+];
+
+/// Answers with the time.
+const TIMED: &str = "due_usage";
 
 #[tokio::test]
 async fn a_function_without_its_predicate_shows_nothing_foreign() {
