@@ -35,7 +35,7 @@ impl AlertKind {
 pub struct NewAlert {
     /// Its subject.
     pub kind: AlertKind,
-    /// Who did it.
+    /// The actor that did it.
     pub by: Actor,
     /// JSON, which the store does not read.
     pub about: String,
@@ -52,7 +52,7 @@ pub struct AlertRow {
     pub read_ms: Option<TimestampMs>,
     /// The stored form of an [`AlertKind`]; a newer build has others.
     pub kind: String,
-    /// Who did it.
+    /// The actor that did it.
     pub by: Actor,
     /// Their name.
     pub by_name: Option<String>,

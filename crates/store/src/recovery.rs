@@ -22,7 +22,7 @@ pub struct RecoveryCodes {
 pub enum CodeTaken {
     /// It logs this owner in. It does so once.
     Good {
-        /// Whose it is.
+        /// Its owner.
         user: UserId,
         /// How many codes they have left.
         left: i64,

@@ -28,7 +28,7 @@ pub(crate) struct AlertView {
     read_at: Option<i64>,
     /// `sso.activated`, `recovery.made` or `recovery.used`.
     kind: String,
-    /// Who did it.
+    /// The actor that did it.
     by: String,
     /// A sentence for people.
     message: String,

@@ -1,4 +1,4 @@
-//! Who one is and what one is told, the people of the organisation, and keys.
+//! The caller and their alerts, the people of the organisation, and keys.
 
 use access::Need::{MeManage, MeRead, PeopleManage, PeopleRead};
 

@@ -1,4 +1,4 @@
-/** What all owners of the organisation are told of, until each has read it. */
+/** Alerts to all owners of the organisation, until each has read it. */
 import { get, post } from './api';
 import type { Alert } from './types';
 
