@@ -14,7 +14,7 @@ export const alerts = {
   },
 };
 
-async function look() {
+export async function lookForAlerts() {
   try {
     all = (await get<{ data: Alert[] }>('/platform/alert')).data;
   } catch {
@@ -24,9 +24,9 @@ async function look() {
 
 /** Looks now and once a minute while the page is in sight. Returns how to stop. */
 export function watchAlerts(): () => void {
-  void look();
+  void lookForAlerts();
   const timer = setInterval(() => {
-    if (!document.hidden) void look();
+    if (!document.hidden) void lookForAlerts();
   }, EVERY_MS);
   return () => clearInterval(timer);
 }
