@@ -18,6 +18,7 @@ mod hub;
 mod live;
 mod org;
 mod reader;
+mod schema;
 mod stream;
 
 pub(crate) use cursor::{Cursor, Step};
@@ -25,4 +26,5 @@ pub(crate) use followed::Want;
 pub(crate) use frame::data_of;
 pub(crate) use hub::Hub;
 pub(crate) use org::{Feeds, HoldGuard, StockFrame};
+pub(crate) use schema::{EventSchema, FrameSchema};
 pub(crate) use stream::{LogStream, sse_response};

@@ -4,4 +4,4 @@ mod stock;
 mod stock_event;
 
 pub(crate) use stock::{StockFacts, deleted, events, files};
-pub(crate) use stock_event::{StockEvent, asked, failed, toast};
+pub(crate) use stock_event::{StockEvent, StockKind, asked, event, failed, toast};

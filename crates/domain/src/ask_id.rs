@@ -1,13 +1,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{IdError, PermissionId, QuestionId};
 
 /// An ask of a call. Its prefix says what is asked, as released clients expect.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(inline, with = "String", extend("pattern" = "^(per|que)_"))]
 pub enum AskId {
     /// Whether a call may do something.
     Permission(PermissionId),

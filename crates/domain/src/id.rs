@@ -4,10 +4,12 @@
 //! The 48 bits wrap every 795 days, so ids only order events within that time; durable order always comes from the
 //! sequence number. A session's id counts down, as the clients expect: newest first.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use rand::RngExt;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -202,6 +204,20 @@ macro_rules! text_id {
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "pattern": concat!("^", $prefix, "_") })
             }
         }
     };

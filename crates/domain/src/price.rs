@@ -1,12 +1,13 @@
 //! Prices of tokens. Pure, in integers: sums of costs are exact in any order.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::TurnUsage;
 
 /// Prices in pico-USD per token. 1 USD per million tokens is 1,000,000 pico-USD per token, so any price with six
 /// digits after the point is exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rates {
     /// Input that was not in a cache.
@@ -23,7 +24,7 @@ pub struct Rates {
 }
 
 /// The prices of a model's tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Prices {
     /// The rates of a request outside all tiers.
     #[serde(flatten)]
@@ -34,7 +35,7 @@ pub struct Prices {
 }
 
 /// The price of a large request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PriceTier {
     /// The number of input tokens, cached or not, above which it applies.
     pub above: u64,
@@ -44,7 +45,7 @@ pub struct PriceTier {
 }
 
 /// The prices of a wire request. They are stored with it, so that later changes of prices change no bill.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pricing {
     /// The version of the price table, such as `models.dev:0123456789abcdef`.
     pub version: String,
@@ -55,7 +56,7 @@ pub struct Pricing {
 }
 
 /// The expected usage of a request, before it is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// The input tokens, estimated from the length.
     pub input: i64,

@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{PartId, words};
@@ -15,7 +16,7 @@ words! {
 }
 
 /// One part of a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum PromptPart {
     /// Plain text.
@@ -28,7 +29,7 @@ pub enum PromptPart {
 }
 
 /// A model by provider and name, as clients choose it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ModelRef {
     /// The provider's id, such as `openai`.
     pub provider: String,

@@ -1,13 +1,17 @@
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// The proof that a worker was given a Location: `generation << 40 | Raft log index`.
 ///
 /// Only compare it with tokens of the same Location. It only grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct FencingToken(pub i64);
 
 impl FencingToken {
@@ -60,9 +64,21 @@ pub struct SessionIncarnation(pub i64);
 
 /// A sequence number of a session's durable log: 1, 2, 3, … without holes. 0 is "before the first".
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct Seq(pub i64);
 
 impl fmt::Display for Seq {

@@ -1,9 +1,13 @@
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// All files of a Location at one moment, by the SHA-256 of everything in them: equal trees are equal files.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(inline, with = "String", extend("pattern" = "^[0-9a-f]{64}$"))]
 #[serde(try_from = "String", into = "String")]
 pub struct SnapshotTree(String);
 

@@ -1,7 +1,9 @@
 //! Enums of our own words. Rows, requests and logs hold them as text; code decides on the enum and never on the text.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An enum whose variants are words of ours. [`words!`](crate::words) makes one.
@@ -86,6 +88,22 @@ impl<W: Word> Serialize for Stored<W> {
 impl<'de, W: Word> Deserialize<'de> for Stored<W> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// Any word: a newer build knows more than the examples.
+impl<W: Word> JsonSchema for Stored<W> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Stored".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let known: Vec<&str> = W::ALL.iter().map(|word| word.as_str()).collect();
+        json_schema!({ "type": "string", "examples": known })
     }
 }
 

@@ -18,7 +18,9 @@ pub use dropping::Dropping;
 pub use in_process::InProcess;
 pub use nats::{Nats, NatsError};
 
-use domain::{Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef};
+use domain::{
+    Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef, words,
+};
 use serde::{Deserialize, Serialize};
 
 /// The destination of a hint.
@@ -97,14 +99,14 @@ pub struct Delta {
     pub text: String,
 }
 
-/// The kind of part that a delta extends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeltaKind {
-    /// Text.
-    Text,
-    /// Reasoning.
-    Reasoning,
+words! {
+    /// The kind of part that a delta extends.
+    pub enum DeltaKind {
+        /// Text.
+        Text = "text",
+        /// Reasoning.
+        Reasoning = "reasoning",
+    }
 }
 
 /// A hint for any topic.

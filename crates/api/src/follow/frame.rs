@@ -2,10 +2,11 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use domain::{RecordedEvent, SessionIncarnation};
+use domain::{RecordedEvent, Seq, SessionIncarnation};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use signals::Delta;
+use signals::{Delta, DeltaKind};
 
 use crate::view::RepositoryView;
 
@@ -53,13 +54,45 @@ struct EventView<'a> {
     data: Box<RawValue>,
 }
 
-#[derive(Serialize)]
-struct DeltaView<'a> {
-    message: &'a str,
-    part: &'a str,
-    kind: signals::DeltaKind,
-    offset: u64,
-    text: &'a str,
+/// A frame that is no event of the log: it has no number, and a stream that is opened again does not repeat it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(super) enum LiveFrame<'a> {
+    /// Text of a reply that is not settled. A piece may be missing, or come twice.
+    Delta {
+        message: &'a str,
+        part: &'a str,
+        kind: DeltaKind,
+        /// The UTF-8 bytes of the part before `text`.
+        offset: u64,
+        text: &'a str,
+    },
+    /// How far the session's workspace is.
+    Workspace(&'a RepositoryView),
+    /// The session was deleted. The stream ends.
+    Gone { reason: &'a str },
+    /// The stream ends. Open it again after the last event.
+    Reconnect { reason: &'a str },
+    /// The stream ends, since an event could not be sent. Open it again after the number `after`.
+    Resync { reason: &'a str, after: Seq },
+}
+
+impl LiveFrame<'_> {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Delta { .. } => "delta",
+            Self::Workspace(_) => "workspace",
+            Self::Gone { .. } => "gone",
+            Self::Reconnect { .. } => "reconnect",
+            Self::Resync { .. } => "resync",
+        }
+    }
+
+    /// Renders a server-sent event without an id.
+    pub(super) fn bytes(&self) -> Bytes {
+        let data = serde_json::to_string(self).expect("strings and numbers");
+        Bytes::from(format!("event: {}\ndata: {data}\n\n", self.kind()))
+    }
 }
 
 /// Renders `{seq, id, time, type, data}`. `data` is the stored payload, byte for byte.
@@ -92,29 +125,21 @@ impl Framed<RecordedEvent> {
 
 impl Framed<RepositoryView> {
     /// Renders a server-sent event.
-    pub(crate) fn bytes(&self) -> Bytes {
-        let frame = || {
-            let data = serde_json::to_string(&**self).expect("strings and numbers");
-            Bytes::from(format!("event: workspace\ndata: {data}\n\n"))
-        };
-        self.bytes.get_or_init(frame).clone()
+    pub(super) fn bytes(&self) -> Bytes {
+        self.bytes.get_or_init(|| LiveFrame::Workspace(self).bytes()).clone()
     }
 }
 
 impl Framed<Delta> {
     /// Renders a server-sent event.
-    pub(crate) fn bytes(&self) -> Bytes {
-        let frame = || {
-            let view = DeltaView {
-                message: self.message.as_str(),
-                part: self.part.as_str(),
-                kind: self.kind,
-                offset: self.offset,
-                text: &self.text,
-            };
-            let data = serde_json::to_string(&view).expect("strings and numbers");
-            Bytes::from(format!("event: delta\ndata: {data}\n\n"))
+    pub(super) fn bytes(&self) -> Bytes {
+        let frame = || LiveFrame::Delta {
+            message: self.message.as_str(),
+            part: self.part.as_str(),
+            kind: self.kind,
+            offset: self.offset,
+            text: &self.text,
         };
-        self.bytes.get_or_init(frame).clone()
+        self.bytes.get_or_init(|| frame().bytes()).clone()
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 use super::followed::{Following, Want};
-use super::frame::{Frame, Framed};
+use super::frame::{Frame, Framed, LiveFrame};
 use super::hub::Hub;
 use crate::error::ApiError;
 use crate::shares::Share;
@@ -27,8 +27,9 @@ const PING_EVERY: Duration = Duration::from_secs(15);
 /// revoked key stops working.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 const PAGE: i64 = 256;
-const GONE: &[u8] = b"event: gone\ndata: {\"reason\":\"session deleted\"}\n\n";
-const SHUTDOWN: &[u8] = b"event: reconnect\ndata: {\"reason\":\"shutdown\"}\n\n";
+const GONE: LiveFrame<'_> = LiveFrame::Gone { reason: "session deleted" };
+const SHUTDOWN: LiveFrame<'_> = LiveFrame::Reconnect { reason: "shutdown" };
+const TOO_OLD: LiveFrame<'_> = LiveFrame::Reconnect { reason: "max age" };
 
 /// One client's stream of a session's log: everything after a sequence number, then live frames.
 pub(crate) struct LogStream {
@@ -61,7 +62,7 @@ impl LogStream {
         let following = hub.follow(&session, Want::Everything).await?;
         let is_another = expected.is_some_and(|expected| expected != following.incarnation);
         let retry = Bytes::from(format!("retry: {}\n\n", rand::rng().random_range(500..2_000)));
-        let gone = is_another.then(|| Bytes::from_static(GONE));
+        let gone = is_another.then(|| GONE.bytes());
         let jitter = rand::rng().random_range(0..MAX_AGE.as_secs() / 3);
         Ok(Self {
             store: store.clone(),
@@ -134,7 +135,7 @@ impl LogStream {
             biased;
             () = self.stop.cancelled() => {
                 self.over = true;
-                return Some(Bytes::from_static(SHUTDOWN));
+                return Some(SHUTDOWN.bytes());
             }
             received = timeout_at(ping.min(self.ends), self.following.frames.recv()) => received,
         };
@@ -151,16 +152,13 @@ impl LogStream {
             Ok(Ok(Frame::Gone)) => {
                 self.over = true;
                 if self.stop.is_cancelled() {
-                    return Some(Bytes::from_static(SHUTDOWN));
+                    return Some(SHUTDOWN.bytes());
                 }
-                Some(Bytes::from_static(GONE))
+                Some(GONE.bytes())
             }
             Ok(Err(RecvError::Lagged(_))) => {
                 self.over = true;
-                Some(Bytes::from(format!(
-                    "event: resync\ndata: {{\"reason\":\"too slow\",\"after\":{}}}\n\n",
-                    self.sent
-                )))
+                Some(self.resync("too slow"))
             }
             Ok(Err(RecvError::Closed)) => {
                 self.over = true;
@@ -168,7 +166,7 @@ impl LogStream {
             }
             Err(_) if Instant::now() >= self.ends => {
                 self.over = true;
-                Some(Bytes::from_static(b"event: reconnect\ndata: {\"reason\":\"max age\"}\n\n"))
+                Some(TOO_OLD.bytes())
             }
             Err(_) => Some(Bytes::from_static(b": ping\n\n")),
         }
@@ -177,13 +175,14 @@ impl LogStream {
     fn end(&mut self, error: &StoreError) -> Option<Bytes> {
         self.over = true;
         if matches!(error, StoreError::NotFound) {
-            return Some(Bytes::from_static(GONE));
+            return Some(GONE.bytes());
         }
         tracing::warn!(%error, session = %self.session.session, "a stream could not catch up");
-        Some(Bytes::from(format!(
-            "event: resync\ndata: {{\"reason\":\"unavailable\",\"after\":{}}}\n\n",
-            self.sent
-        )))
+        Some(self.resync("unavailable"))
+    }
+
+    fn resync(&self, reason: &str) -> Bytes {
+        LiveFrame::Resync { reason, after: self.sent }.bytes()
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use signals::DeltaKind;
 use store::{CallRow, MessageRow, PartRow};
 
-use super::stock_event::{StockEvent, StockEvents};
+use super::stock_event::{StockEvent, StockEvents, StockKind};
 use crate::fold::{Change, LiveText, SessionState, Status};
 use crate::view::{
     DiffView, MessageInfo, PartBody, SessionContext, SessionView, SummaryView, all_as_stock,
@@ -50,8 +50,8 @@ pub(crate) fn files(
     time: TimestampMs,
 ) -> Vec<StockEvent> {
     let mut renderer = Renderer::new(facts, state, time);
-    renderer.out.push("session.diff", json!({ "diff": diff.files }));
-    renderer.session("session.updated");
+    renderer.out.push(StockKind::SessionDiff, json!({ "diff": diff.files }));
+    renderer.session(StockKind::SessionUpdated);
     renderer.out.into_events()
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn deleted(
     now: TimestampMs,
 ) -> Vec<StockEvent> {
     let mut renderer = Renderer::new(facts, state, now);
-    renderer.session("session.deleted");
+    renderer.session(StockKind::SessionDeleted);
     renderer.out.into_events()
 }
 
@@ -82,8 +82,8 @@ impl<'a> Renderer<'a> {
 
     fn show(&mut self, change: &Change) {
         match change {
-            Change::Created => self.session("session.created"),
-            Change::Session => self.session("session.updated"),
+            Change::Created => self.session(StockKind::SessionCreated),
+            Change::Session => self.session(StockKind::SessionUpdated),
             Change::Admitted(row) | Change::Message(row) => self.message(row),
             Change::Call(row, id) => self.call(row, id),
             Change::Asked(message, asked) => {
@@ -98,27 +98,29 @@ impl<'a> Renderer<'a> {
             }
             Change::Text(text) => self.text(text),
             Change::Settled(row, outcome) => self.settled(row, *outcome),
-            Change::Removed(id) => self.out.push("message.removed", json!({ "messageID": id })),
+            Change::Removed(id) => {
+                self.out.push(StockKind::MessageRemoved, json!({ "messageID": id }))
+            }
             Change::Status(status) => self.status(status),
             Change::Failed(error) => {
                 let error = error_view(error, &self.context.model.provider);
-                self.out.push("session.error", json!({ "error": error }));
+                self.out.push(StockKind::SessionError, json!({ "error": error }));
             }
             Change::Notice(notice) => self.out.toast(notice),
-            Change::Compacted => self.out.push("session.compacted", json!({})),
+            Change::Compacted => self.out.push(StockKind::SessionCompacted, json!({})),
             // Clients have a checkpoint's text from deltas. The others take a read.
             Change::Checkpoint(_) | Change::Reverted(_) | Change::Files => {}
         }
     }
 
-    fn session(&mut self, kind: &str) {
+    fn session(&mut self, kind: StockKind) {
         let view = SessionView::stock(self.state.session().clone(), &self.facts.version);
         self.out.push(kind, json!({ "info": view.summed(self.facts.summary) }));
     }
 
     fn message(&mut self, row: &MessageRow) {
         for view in all_as_stock(&self.context, message(&self.context, row)) {
-            self.out.push("message.updated", json!({ "info": view.info }));
+            self.out.push(StockKind::MessageUpdated, json!({ "info": view.info }));
             for part in &view.parts {
                 self.out.part(part);
             }
@@ -132,7 +134,7 @@ impl<'a> Renderer<'a> {
         let call = shown.call.as_ref();
         let todos = call.and_then(|call| todos_of(&call.tool, call.structured.as_deref()));
         if let Some(todos) = todos {
-            self.out.push("todo.updated", json!({ "todos": todos }));
+            self.out.push(StockKind::TodoUpdated, json!({ "todos": todos }));
         }
     }
 
@@ -156,13 +158,19 @@ impl<'a> Renderer<'a> {
                     Some(Answer::Once | Answer::Granted) => "once",
                     _ => "reject",
                 };
-                self.out.push("permission.replied", json!({ "requestID": ask, "reply": reply }));
+                self.out.push(
+                    StockKind::PermissionReplied,
+                    json!({ "requestID": ask, "reply": reply }),
+                );
             }
             (AskId::Question(_), Some(Answer::Answers { answers })) => {
-                self.out.push("question.replied", json!({ "requestID": ask, "answers": answers }));
+                self.out.push(
+                    StockKind::QuestionReplied,
+                    json!({ "requestID": ask, "answers": answers }),
+                );
             }
             (AskId::Question(_), _) => {
-                self.out.push("question.rejected", json!({ "requestID": ask }));
+                self.out.push(StockKind::QuestionRejected, json!({ "requestID": ask }));
             }
         }
     }
@@ -178,7 +186,7 @@ impl<'a> Renderer<'a> {
             self.part(message, &empty);
         }
         self.out.push(
-            "message.part.delta",
+            StockKind::PartDelta,
             json!({
                 "messageID": delta.message,
                 "partID": delta.part,
@@ -200,9 +208,9 @@ impl<'a> Renderer<'a> {
             self.out.part(finish);
         }
         if let MessageInfo::Assistant { error: Some(error), .. } = &view.info {
-            self.out.push("session.error", json!({ "error": error }));
+            self.out.push(StockKind::SessionError, json!({ "error": error }));
         }
-        self.out.push("message.updated", json!({ "info": view.info }));
+        self.out.push(StockKind::MessageUpdated, json!({ "info": view.info }));
     }
 
     fn status(&mut self, status: &Status) {
@@ -213,9 +221,9 @@ impl<'a> Renderer<'a> {
             }
             Status::Idle => json!({ "type": "idle" }),
         };
-        self.out.push("session.status", json!({ "status": shown }));
+        self.out.push(StockKind::SessionStatus, json!({ "status": shown }));
         if *status == Status::Idle {
-            self.out.push("session.idle", json!({}));
+            self.out.push(StockKind::SessionIdle, json!({}));
         }
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::ApiState;
 use crate::error::ApiError;
+use crate::follow::{EventSchema, FrameSchema};
 use crate::surface::dialect::Dialect;
 use crate::surface::extract::{
     Believes, Body, Caller, CanAdminister, CanPrompt, CanRead, LargeRead, OwnPage, Pack, Params,
@@ -76,8 +77,8 @@ pub(super) struct Answer {
     pub(super) is_page: bool,
     /// The media type of the body.
     pub(super) media: &'static str,
-    /// The data of an event, where the answer may also be a stream of server-sent events.
-    pub(super) event: Option<Schema>,
+    /// The data of a server-sent event, where the answer may also be a stream of those.
+    pub(super) frame: Option<Schema>,
 }
 
 /// An argument of a handler.
@@ -151,7 +152,7 @@ pub(super) trait Reply {
 impl<T: JsonSchema> Reply for Json<T> {
     fn describe(schemas: &mut Schemas) -> Answer {
         let body = Some(schemas.answers.subschema_for::<T>());
-        Answer { status: StatusCode::OK, body, is_page: false, media: JSON, event: None }
+        Answer { status: StatusCode::OK, body, is_page: false, media: JSON, frame: None }
     }
 }
 
@@ -167,11 +168,14 @@ impl<T: JsonSchema> Reply for JsonText<T> {
     }
 }
 
+/// Events are as the build that wrote them has stored them: an older one's may lack what came later. So their schemas
+/// are those that a reader needs.
 impl Reply for Log {
-    fn describe(_: &mut Schemas) -> Answer {
-        let event = json_schema!({ "$ref": "#/components/schemas/Event" });
+    fn describe(schemas: &mut Schemas) -> Answer {
+        let event = schemas.takes.subschema_for::<EventSchema>();
+        let frame = schemas.takes.subschema_for::<FrameSchema>();
         let body = Some(json_schema!({ "type": "array", "items": event }));
-        Answer { status: StatusCode::OK, body, is_page: true, media: JSON, event: Some(event) }
+        Answer { status: StatusCode::OK, body, is_page: true, media: JSON, frame: Some(frame) }
     }
 }
 
@@ -229,7 +233,7 @@ impl Reply for Begun {
 impl Reply for Exported {
     fn describe(_: &mut Schemas) -> Answer {
         let body = Some(json_schema!({ "type": "object", "required": ["type"] }));
-        Answer { status: StatusCode::OK, body, is_page: false, media: LINES, event: None }
+        Answer { status: StatusCode::OK, body, is_page: false, media: LINES, frame: None }
     }
 }
 
@@ -244,7 +248,7 @@ impl Reply for UsageReply {
 impl Reply for PatchFile {
     fn describe(_: &mut Schemas) -> Answer {
         let body = Some(json_schema!({ "type": "string" }));
-        Answer { status: StatusCode::OK, body, is_page: false, media: PATCH, event: None }
+        Answer { status: StatusCode::OK, body, is_page: false, media: PATCH, frame: None }
     }
 }
 
@@ -252,14 +256,14 @@ impl Reply for PatchFile {
 impl Reply for BundleFile {
     fn describe(_: &mut Schemas) -> Answer {
         let body = Some(json_schema!({ "type": "string", "format": "binary" }));
-        Answer { status: StatusCode::OK, body, is_page: false, media: BUNDLE, event: None }
+        Answer { status: StatusCode::OK, body, is_page: false, media: BUNDLE, frame: None }
     }
 }
 
 /// Handlers that answer with nothing but a status answer 204.
 impl Reply for StatusCode {
     fn describe(_: &mut Schemas) -> Answer {
-        Answer { status: Self::NO_CONTENT, body: None, is_page: false, media: JSON, event: None }
+        Answer { status: Self::NO_CONTENT, body: None, is_page: false, media: JSON, frame: None }
     }
 }
 

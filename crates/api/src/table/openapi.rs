@@ -34,7 +34,6 @@ fn document() -> Value {
     }
     let mut named = schemas.into_named();
     named.insert("Failure".to_owned(), failure());
-    named.insert("Event".to_owned(), event());
     json!({
         "openapi": "3.1.0",
         "info": { "title": "OpenCode Cloud", "version": "1", "description": ABOUT },
@@ -113,16 +112,17 @@ fn failed(why: &str) -> Value {
 }
 
 fn success(answer: Answer) -> Value {
-    let Answer { body, is_page, media, event, .. } = answer;
+    let Answer { body, is_page, media, frame, .. } = answer;
     let mut content = Map::new();
     if let Some(body) = body {
         content.insert(media.to_owned(), json!({ "schema": body }));
     }
-    if let Some(event) = event {
-        let stream = json!({ "schema": event, "x-sse": { "id": "SEQ.INCARNATION", "resume": "Last-Event-ID" } });
-        content.insert("text/event-stream".to_owned(), stream);
+    let mut about = "It was done";
+    if let Some(frame) = frame {
+        content.insert("text/event-stream".to_owned(), json!({ "schema": frame }));
+        about = "A page; with `follow=true` a stream of server-sent events, each with this `data`";
     }
-    let mut success = json!({ "description": "It was done" });
+    let mut success = json!({ "description": about });
     if !content.is_empty() {
         success["content"] = content.into();
     }
@@ -186,20 +186,6 @@ fn failure() -> Value {
                 },
             },
             "request_id": { "type": "string", "description": "In the service's log too" },
-        },
-    })
-}
-
-fn event() -> Value {
-    json!({
-        "type": "object",
-        "required": ["seq", "id", "time", "type", "data"],
-        "properties": {
-            "seq": { "type": "integer", "description": "Its place in the session's log" },
-            "id": { "type": "string" },
-            "time": { "type": "integer", "description": "Milliseconds since 1970" },
-            "type": { "type": "string", "description": "Such as `turn.replied`" },
-            "data": { "type": "object" },
         },
     })
 }

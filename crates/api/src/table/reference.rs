@@ -50,7 +50,7 @@ pub(super) fn page(frame: &Frame, document: &Value) -> String {
         format_args!(
             "<main><h1>{}</h1><p class=lead>{}</p><p><a href=\"{}\">OpenAPI 3.1 document (JSON)</a></p>",
             frame.title,
-            escaped(document["info"]["description"].as_str().unwrap_or_default()),
+            prose(document["info"]["description"].as_str().unwrap_or_default()),
             frame.json
         ),
     );
@@ -108,7 +108,7 @@ fn write_operation(page: &mut String, operation: &Operation<'_>) {
             escaped(path),
             state.map(escaped).unwrap_or_default(),
             escaped(chip),
-            escaped(said["summary"].as_str().unwrap_or_default())
+            prose(said["summary"].as_str().unwrap_or_default())
         ),
     );
     let parameters = said["parameters"].as_array().filter(|all| !all.is_empty());
@@ -138,7 +138,7 @@ fn write_operation(page: &mut String, operation: &Operation<'_>) {
             let media = if media == "application/json" { "" } else { media };
             push(page, format_args!("<span class=type>{kind} {}</span>", escaped(media)));
         }
-        let text = escaped(answer["description"].as_str().unwrap_or_default());
+        let text = prose(answer["description"].as_str().unwrap_or_default());
         push(page, format_args!("<p>{text}</p></li>"));
     }
     page.push_str("</ul></div></details>");
@@ -147,19 +147,27 @@ fn write_operation(page: &mut String, operation: &Operation<'_>) {
 fn write_schema(page: &mut String, name: &str, schema: &Value) {
     let name = escaped(name);
     push(page, format_args!("<div class=\"card schema\" id=\"schema-{name}\"><h4>{name}</h4>"));
-    if let Some(text) = schema["description"].as_str() {
-        push(page, format_args!("<p>{}</p>", escaped(text)));
-    }
+    write_about(page, schema);
     write_shape(page, schema);
     page.push_str("</div>");
+}
+
+fn write_about(page: &mut String, schema: &Value) {
+    if let Some(text) = schema["description"].as_str() {
+        push(page, format_args!("<p>{}</p>", prose(text)));
+    }
 }
 
 /// Writes the members of an object, the choices of a union, or the name of anything else.
 fn write_shape(page: &mut String, schema: &Value) {
     if let Some(choices) = choices(schema).filter(|all| all.iter().any(has_members)) {
+        if has_members(schema) {
+            write_members(page, schema);
+        }
         page.push_str("<ul class=props>");
         for choice in choices {
             page.push_str("<li>");
+            write_about(page, choice);
             write_shape(page, choice);
             page.push_str("</li>");
         }
@@ -199,7 +207,7 @@ fn write_member(page: &mut String, name: &str, schema: &Value, is_required: bool
         ),
     );
     if !text.is_empty() {
-        push(page, format_args!("<p>{}</p>", escaped(text)));
+        push(page, format_args!("<p>{}</p>", prose(text)));
     }
     let inner = if has_members(&schema["items"]) { &schema["items"] } else { schema };
     if has_members(inner) {
@@ -284,6 +292,21 @@ fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
     page.write_fmt(text).expect("a text grows");
 }
 
+/// Returns a text as HTML, with `<code>` for what is between two backticks. A backtick without another one stays.
+fn prose(text: &str) -> String {
+    let escaped = escaped(text);
+    let backticks = escaped.matches('`').count();
+    let mut html = String::new();
+    for (place, piece) in escaped.split('`').enumerate() {
+        match place % 2 == 1 {
+            true if place < backticks => push(&mut html, format_args!("<code>{piece}</code>")),
+            true => push(&mut html, format_args!("`{piece}")),
+            false => html.push_str(piece),
+        }
+    }
+    html
+}
+
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -312,6 +335,32 @@ mod tests {
             (json!(true), "any"),
         ] {
             assert_eq!(kind(&schema), words, "{schema}");
+        }
+    }
+
+    #[test]
+    fn text_between_backticks_is_code() {
+        for (text, html) in [
+            ("plain", "plain"),
+            ("`a` and `b`.", "<code>a</code> and <code>b</code>."),
+            ("`<b>` & \"c\"", "<code>&lt;b&gt;</code> &amp; &quot;c&quot;"),
+            ("one ` alone", "one ` alone"),
+            ("`a` and ` alone", "<code>a</code> and ` alone"),
+        ] {
+            assert_eq!(prose(text), html);
+        }
+    }
+
+    #[test]
+    fn a_union_shows_what_all_have_and_each_choice() {
+        let schema = json!({
+            "properties": { "seq": { "type": "integer" } },
+            "oneOf": [{ "description": "It `began`.", "properties": { "type": { "const": "begun" } } }],
+        });
+        let mut page = String::new();
+        write_shape(&mut page, &schema);
+        for shown in ["seq", "It <code>began</code>.", "&quot;begun&quot;"] {
+            assert!(page.contains(shown), "{shown}: {page}");
         }
     }
 

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::operations::{Contracted, State};
+use crate::render::StockKind;
 
 const RELEASED: &str = include_str!("../../contract/released.json");
 
@@ -18,9 +19,14 @@ const ABOUT: &str = "The operations of the released OpenCode contract at this se
 answers a `constant` that is true for this service, or is `refused` with a sentence that names another way. Every operation \
 wants an API key: as a Bearer token, or as the password of Basic authentication.";
 
+/// The streams, and the name of the schema of each event's data.
+const STREAMS: [(&str, &str); 2] = [("/event", "Event"), ("/global/event", "GlobalEvent")];
+
 #[derive(Deserialize)]
 struct Released {
     operations: BTreeMap<String, Schemas>,
+    /// The names of the schemas of events, by their types.
+    events: BTreeMap<String, String>,
     schemas: Map<String, Value>,
 }
 
@@ -42,7 +48,8 @@ pub fn stock_openapi() -> &'static Value {
 }
 
 fn document() -> Value {
-    let released: Released = serde_json::from_str(RELEASED).expect("tests read it");
+    let mut released: Released = serde_json::from_str(RELEASED).expect("tests read it");
+    released.schemas.extend(of_streams(&released.events));
     let mut paths: Map<String, Value> = Map::new();
     for row in super::operations::contracted() {
         let schemas = &released.operations[&format!("{} {}", row.method, row.path)];
@@ -62,6 +69,53 @@ fn document() -> Value {
             },
         },
     })
+}
+
+/// Returns the schemas of the data of events: those of the contract whose types are sent here, and the heartbeat, which
+/// the released server sends too and which its contract does not have.
+fn of_streams(contracted: &BTreeMap<String, String>) -> [(String, Value); 3] {
+    const HEARTBEAT: &str = "EventServerHeartbeat";
+    let mapping: BTreeMap<&str, String> = StockKind::ALL
+        .iter()
+        .map(|kind| {
+            let is_ours = *kind == StockKind::ServerHeartbeat;
+            let name = if is_ours { HEARTBEAT } else { &contracted[kind.as_str()] };
+            (kind.as_str(), reference(name))
+        })
+        .collect();
+    let all: Vec<Value> = mapping.values().map(|path| json!({ "$ref": path })).collect();
+    let event = json!({
+        "description": "The `data` of a server-sent event.",
+        "oneOf": all,
+        "discriminator": { "propertyName": "type", "mapping": mapping },
+    });
+    let global = json!({
+        "description": "The `data` of a server-sent event, with the directory that it is about.",
+        "type": "object",
+        "required": ["payload"],
+        "properties": {
+            "directory": { "type": "string" },
+            "project": { "type": "string" },
+            "payload": { "$ref": reference("Event") },
+        },
+        "additionalProperties": false,
+    });
+    let heartbeat = json!({
+        "type": "object",
+        "required": ["id", "type", "properties"],
+        "properties": {
+            "id": { "type": "string", "pattern": "^evt_" },
+            "type": { "const": StockKind::ServerHeartbeat },
+            "properties": { "type": "object" },
+        },
+        "additionalProperties": false,
+    });
+    [("Event", event), ("GlobalEvent", global), (HEARTBEAT, heartbeat)]
+        .map(|(name, schema)| (name.to_owned(), schema))
+}
+
+fn reference(name: &str) -> String {
+    format!("#/components/schemas/{name}")
 }
 
 fn operation(row: &Contracted, schemas: &Schemas) -> Value {
@@ -100,9 +154,12 @@ fn responses(row: &Contracted, schemas: &Schemas) -> Value {
         let mut answer = json!({ "description": meaning(status) });
         if let Some(schema) = schema {
             answer["content"] = json!({ "application/json": { "schema": schema } });
-        } else if status == "200" && row.path.ends_with("/event") {
-            let event = json!({ "type": "string", "contentMediaType": "application/json" });
-            answer["content"] = json!({ "text/event-stream": { "schema": event } });
+        } else if let Some(event) =
+            STREAMS.iter().find(|(path, _)| *path == row.path && status == "200")
+        {
+            let schema = json!({ "$ref": reference(event.1) });
+            answer["content"] = json!({ "text/event-stream": { "schema": schema } });
+            answer["description"] = json!("A stream of server-sent events, each with this `data`");
         }
         (status.clone(), answer)
     });

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, ensure};
 use api::{openapi, route_table, stock_openapi};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::StatusCode;
+use jsonschema::Validator;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -31,13 +33,76 @@ fn operations() -> Vec<(String, String, &'static Value)> {
 
 /// Checks a body against a schema of the document.
 fn check(schema: &Value, body: &Value) -> Result<()> {
-    let whole = json!({ "allOf": [schema], "components": openapi()["components"] });
-    let validator = jsonschema::draft202012::new(&whole)?;
+    fits(&validator(openapi(), schema)?, body)
+}
+
+fn validator(document: &Value, schema: &Value) -> Result<Validator> {
+    let whole = json!({ "allOf": [schema], "components": document["components"] });
+    Ok(jsonschema::draft202012::new(&whole)?)
+}
+
+fn fits(validator: &Validator, body: &Value) -> Result<()> {
     let faults: Vec<String> = validator
         .iter_errors(body)
         .map(|fault| format!("{}: {fault}", fault.instance_path()))
         .collect();
     ensure!(faults.is_empty(), "{}\n{body:#}", faults.join("\n"));
+    Ok(())
+}
+
+/// The schema of a stream's events in a document.
+fn stream_of<'d>(document: &'d Value, path: &str) -> &'d Value {
+    let content = &document["paths"][path]["get"]["responses"]["200"]["content"];
+    &content["text/event-stream"]["schema"]
+}
+
+/// Checks an event that was sent. Every test that reads a stream does so.
+///
+/// Frames of a session's stream have names; those of released clients' streams have none, and a payload where they are
+/// of all directories.
+pub(crate) fn check_sent(event: &str, data: &Value) -> Result<()> {
+    static SESSION: LazyLock<Validator> = LazyLock::new(|| {
+        let path = "/platform/session/{session}/log";
+        validator(openapi(), stream_of(openapi(), path)).expect("a schema")
+    });
+    static STOCK: LazyLock<Validator> = LazyLock::new(|| {
+        validator(stock_openapi(), stream_of(stock_openapi(), "/event")).expect("a schema")
+    });
+    static GLOBAL: LazyLock<Validator> = LazyLock::new(|| {
+        validator(stock_openapi(), stream_of(stock_openapi(), "/global/event")).expect("a schema")
+    });
+    if !event.is_empty() {
+        ensure!(data["type"] == event, "`event: {event}`, and {data}");
+        return fits(&SESSION, data);
+    }
+    fits(if data.get("payload").is_some() { &GLOBAL } else { &STOCK }, data)
+}
+
+#[test]
+fn an_event_that_no_document_has_is_found() -> Result<()> {
+    let ended = json!({ "seq": 3, "id": "evt_1", "time": 5, "type": "drain.ended", "data": { "outcome": "completed" } });
+    check_sent("drain.ended", &ended)?;
+    let idle =
+        json!({ "id": "evt_1", "type": "session.idle", "properties": { "sessionID": "ses_1" } });
+    check_sent("", &idle)?;
+    check_sent("", &json!({ "directory": "/w", "project": "prj_1", "payload": idle }))?;
+    let changed = |event: &Value, pointer: &str, to: Value| {
+        let mut event = event.clone();
+        *event.pointer_mut(pointer).expect("a member") = to;
+        event
+    };
+    for (name, event) in [
+        ("moon.rose", changed(&ended, "/type", json!("moon.rose"))),
+        ("drain.ended", changed(&ended, "/data", json!({}))),
+        ("drain.ended", changed(&ended, "/data/outcome", json!("full"))),
+        ("delta", json!({ "type": "delta", "message": "msg_1", "text": "a" })),
+        ("gone", json!({ "reason": "deleted" })),
+        ("", changed(&idle, "/type", json!("moon.rose"))),
+        ("", changed(&idle, "/properties", json!({}))),
+        ("", json!({ "payload": changed(&idle, "/type", json!("moon.rose")) })),
+    ] {
+        ensure!(check_sent(name, &event).is_err(), "{name}: {event}");
+    }
     Ok(())
 }
 
@@ -72,8 +137,6 @@ fn the_stock_document_says_what_is_done_with_each_operation() {
     }
     let sent = &document["paths"]["/session/{sessionID}/message"]["post"];
     assert!(sent["requestBody"]["content"]["application/json"]["schema"].is_object(), "{sent}");
-    let stream = &document["paths"]["/event"]["get"]["responses"]["200"]["content"];
-    assert!(stream["text/event-stream"]["schema"].is_object(), "{stream}");
 }
 
 #[test]
@@ -179,10 +242,10 @@ async fn pages_show_every_operation_without_a_key() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
     let pages = [
-        ("/platform/reference", "/platform/openapi.json", openapi()),
-        ("/platform/reference/stock", "/doc", stock_openapi()),
+        ("/platform/reference", "/platform/openapi.json", openapi(), "turn.replied"),
+        ("/platform/reference/stock", "/doc", stock_openapi(), "message.part.updated"),
     ];
-    for (path, json, document) in pages {
+    for (path, json, document, event) in pages {
         let (status, served) = call(&gateway, "GET", json, "", None).await;
         ensure!(status == StatusCode::OK && served == *document, "{json}: {status}");
         let response = send(&gateway, request("GET", path, "", None)).await;
@@ -197,13 +260,20 @@ async fn pages_show_every_operation_without_a_key() -> Result<()> {
                 let summary = said["summary"].as_str().context("a summary")?;
                 let shown = summary.replace('&', "&amp;").replace('<', "&lt;");
                 let shown = shown.replace('>', "&gt;").replace('"', "&quot;");
-                ensure!(page.contains(&shown), "{path}: {summary}");
+                let shown = shown.split('`').enumerate().map(|(place, piece)| {
+                    if place % 2 == 1 { format!("<code>{piece}</code>") } else { piece.to_owned() }
+                });
+                ensure!(page.contains(&shown.collect::<String>()), "{path}: {summary}");
             }
         }
         for link in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
             let (quoted, plain) = (format!("id=\"{link}\""), format!("id={link}>"));
             ensure!(page.contains(&quoted) || page.contains(&plain), "#{link} leads nowhere");
         }
+        let streams = page.matches("text/event-stream").count();
+        ensure!(streams == 2, "{streams} operations answer with a stream");
+        ensure!(page.contains(&format!("&quot;{event}&quot;")), "{event} is an event of one");
+        ensure!(!page.contains('`'), "code is shown as such");
         ensure!(!page.contains("<script"), "the page needs no scripts");
         ensure!(!page.contains(" src=") && !page.contains("style=\""), "it loads nothing");
         // The hash of the policy is that of the style between the tags.

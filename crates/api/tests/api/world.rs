@@ -261,7 +261,7 @@ impl SseReader {
         Self { stream: Box::pin(response.into_body().into_data_stream()), rest: String::new() }
     }
 
-    /// Returns the next frame with data; `None` at the end of the stream.
+    /// Returns the next frame with data; `None` at the end of the stream. It is one that the documents have.
     pub(crate) async fn next(&mut self) -> Option<Sse> {
         loop {
             while let Some((frame, rest)) = self.rest.split_once("\n\n") {
@@ -284,6 +284,8 @@ impl SseReader {
                 }
                 self.rest = rest.to_owned();
                 if has_data {
+                    let checked = crate::openapi::check_sent(&sse.event, &sse.data);
+                    checked.expect("the documents say what is sent");
                     return Some(sse);
                 }
             }

@@ -1,9 +1,10 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{AskId, Author, CallId, TimestampMs, TurnId};
 
 /// The question of an ask.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Ask {
     /// Whether a call may do something.
@@ -24,7 +25,7 @@ pub enum Ask {
 }
 
 /// A question of the model to a person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
     /// The whole question.
     pub question: String,
@@ -39,7 +40,7 @@ pub struct Question {
 }
 
 /// An answer to choose.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuestionOption {
     /// The answer.
     pub label: String,
@@ -49,7 +50,7 @@ pub struct QuestionOption {
 }
 
 /// Payload of `tool.asked`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolAsked {
     /// The turn.
     pub turn: TurnId,
@@ -64,7 +65,7 @@ pub struct ToolAsked {
 }
 
 /// An answer to an ask.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Answer {
     /// The call may do it.
@@ -105,7 +106,7 @@ impl Answer {
 }
 
 /// Payload of `tool.answered`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolAnswered {
     /// The call.
     pub call: CallId,

@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -5,7 +6,7 @@ use crate::{
 };
 
 /// The facts about a call when the model has requested it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolIntent {
     /// Our id for the call.
     pub call: CallId,
@@ -23,7 +24,7 @@ pub struct ToolIntent {
 }
 
 /// Payload of `tool.called`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCalled {
     /// The turn.
     pub turn: TurnId,
@@ -38,7 +39,7 @@ pub struct ToolCalled {
 }
 
 /// Payload of `tool.started`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolStarted {
     /// The turn.
     pub turn: TurnId,
@@ -49,7 +50,7 @@ pub struct ToolStarted {
 }
 
 /// Payload of `tool.settled`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolSettled {
     /// The turn.
     pub turn: TurnId,

@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{MessageId, ModelRef, Seq, SessionError, TurnId, TurnUsage, words};
@@ -17,7 +18,7 @@ words! {
 }
 
 /// Payload of `compaction.started`. Its wire requests are attempts of `turn`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompactionStarted {
     /// Its id, one of a turn.
     pub turn: TurnId,
@@ -52,7 +53,7 @@ pub struct CompactionStarted {
 /// The part of a conversation that one request for a summary shows, and the part that the summary replaces. In the
 /// default case the request is the conversation's next one with one more message, and the summary replaces everything
 /// before the tail.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SummaryScope {
     /// Events of messages before the tail that stay word for word: the prompts that are being answered.
@@ -77,7 +78,7 @@ pub struct SummaryScope {
 
 /// The cuts that make a request for a summary fit. The request shows one transcript of the conversation up to the
 /// tail instead of its messages. These numbers, the mark and the log give the same transcript again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryCut {
     /// The most bytes of each tool result. A longer one loses its middle.
     pub result_bytes: u64,
@@ -101,7 +102,7 @@ fn is_none(count: &u32) -> bool {
 }
 
 /// Payload of `compaction.reminded`: the answer was no summary, so it is requested once more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompactionReminded {
     /// The compaction.
     pub turn: TurnId,
@@ -126,7 +127,7 @@ words! {
 }
 
 /// Payload of `compaction.ended`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompactionEnded {
     /// The compaction.
     pub turn: TurnId,
@@ -145,7 +146,7 @@ pub struct CompactionEnded {
 }
 
 /// Payload of `title.started`. Its wire requests are attempts of `turn`. No conversation shows it to a model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TitleStarted {
     /// Its id, one of a turn.
     pub turn: TurnId,
@@ -162,7 +163,7 @@ pub struct TitleStarted {
 }
 
 /// Payload of `title.ended`. The resulting title is a separate `session.renamed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TitleEnded {
     /// The id of the title's `turn`.
     pub turn: TurnId,

@@ -1,9 +1,10 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{MessageId, words};
 
 /// Payload of `epoch.started`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EpochStarted {
     /// 1 for a session's first.
     pub epoch: i32,
@@ -31,7 +32,7 @@ words! {
 }
 
 /// Payload of `context.updated`: one Mid-Conversation System Message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContextUpdated {
     /// The message's id.
     pub message: MessageId,

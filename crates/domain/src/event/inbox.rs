@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 use super::is_false;
 
 /// Payload of `prompt.admitted`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromptAdmitted {
     /// The id of its future message.
     pub message: MessageId,
@@ -35,7 +36,7 @@ pub struct PromptAdmitted {
 }
 
 /// Payload of `prompt.promoted`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromptPromoted {
     /// The prompt.
     pub message: MessageId,
@@ -53,7 +54,7 @@ pub struct PromptPromoted {
 }
 
 /// The action of an inbox item that is not a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Control {
     /// A Compaction at this place in the inbox.
@@ -83,7 +84,7 @@ pub enum Control {
 }
 
 /// Payload of `control.admitted`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlAdmitted {
     /// The item's id.
     pub message: MessageId,
@@ -98,7 +99,7 @@ pub struct ControlAdmitted {
 }
 
 /// Payload of `control.delivered`: it has left the inbox, and its action begins.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ControlDelivered {
     /// The item.
     pub message: MessageId,
@@ -108,14 +109,14 @@ pub struct ControlDelivered {
 }
 
 /// Payload of `input.cancelled`: it has left the inbox and never becomes history.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InputCancelled {
     /// The item.
     pub message: MessageId,
 }
 
 /// Payload of `delivery.changed`. The order of admission stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeliveryChanged {
     /// The item.
     pub message: MessageId,
@@ -126,7 +127,7 @@ pub struct DeliveryChanged {
 }
 
 /// Payload of `wake.requested`: waiting inputs must run without new input.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeRequested {
     /// The inputs to wake.
     #[serde(default, skip_serializing_if = "WakeScope::is_all")]

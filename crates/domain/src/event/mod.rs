@@ -4,6 +4,8 @@
 //! An event is stored as its kind, a version and the JSON text of its payload. Within a version a payload only ever
 //! gains optional fields; any other change is a new version with a pure upcaster.
 
+use schemars::{Schema, SchemaGenerator};
+
 use crate::{Claim, EventId, Seq, TimestampMs};
 
 mod ask;
@@ -80,11 +82,11 @@ pub struct RecordedEvent {
 }
 
 macro_rules! events {
-    ($($(#[$doc:meta])* $variant:ident($payload:ty) = $kind:literal),+ $(,)?) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident($payload:ty) = $kind:literal),+ $(,)?) => {
         /// One thing that happened to a session.
         #[derive(Debug, Clone, PartialEq)]
         pub enum SessionEvent {
-            $($(#[$doc])* $variant($payload)),+
+            $($(#[doc = $doc])+ $variant($payload)),+
         }
 
         impl SessionEvent {
@@ -97,6 +99,17 @@ macro_rules! events {
                 match self {
                     $(Self::$variant(_) => $kind),+
                 }
+            }
+
+            /// Returns every kind with a sentence about it and the schema of its payload.
+            pub fn schemas(
+                generator: &mut SchemaGenerator,
+            ) -> Vec<(&'static str, &'static str, Schema)> {
+                vec![$((
+                    $kind,
+                    concat!($($doc),+).trim_ascii(),
+                    generator.subschema_for::<$payload>(),
+                )),+]
             }
 
             /// Returns the stored version of the payload.

@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 use super::is_false;
 
 /// Payload of `session.created`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionCreated {
     /// Its project.
     pub project: ProjectId,
@@ -51,7 +52,7 @@ words! {
 }
 
 /// Payload of `session.renamed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionRenamed {
     /// The new title.
     pub title: String,
@@ -60,7 +61,7 @@ pub struct SessionRenamed {
 }
 
 /// Payload of `session.archived`: lists leave the session out, or show it again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionArchived {
     /// The time that its client named for it, in milliseconds since 1970; `None`: it is archived no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,14 +69,14 @@ pub struct SessionArchived {
 }
 
 /// Payload of `session.described`: the session has other metadata. No model sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionDescribed {
     /// All of it: the client's bytes, JSON text of an object.
     pub metadata: String,
 }
 
 /// Payload of `session.moved`. The Context Epoch ends; the next one begins at the new Location.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionMoved {
     /// The old Location.
     pub from: LocationId,
@@ -94,7 +95,7 @@ pub struct SessionMoved {
 }
 
 /// Payload of `session.forked`. The copied events follow it, with new ids and their old times.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionForked {
     /// The session that was copied. It may no longer exist.
     pub parent: SessionId,
@@ -111,7 +112,7 @@ pub struct SessionForked {
 }
 
 /// Payload of `entry.set`: a context entry. The model gets it at the next boundary.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EntrySet {
     /// Its key within the session.
     pub key: String,
@@ -120,7 +121,7 @@ pub struct EntrySet {
 }
 
 /// Payload of `entry.removed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryRemoved {
     /// The key of the entry that no longer applies.
     pub key: String,
@@ -141,7 +142,7 @@ words! {
 }
 
 /// Payload of `notice.recorded`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoticeRecorded {
     /// The message's id.
     pub message: MessageId,
@@ -152,7 +153,7 @@ pub struct NoticeRecorded {
 }
 
 /// The target of an interrupt at the time of the request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum InterruptTarget {
     /// The open turn.
@@ -167,7 +168,7 @@ pub enum InterruptTarget {
 }
 
 /// Payload of `interrupt.requested`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptRequested {
     /// The target.
     pub target: InterruptTarget,
@@ -189,7 +190,7 @@ words! {
 }
 
 /// Payload of `drain.ended`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DrainEnded {
     /// The outcome.
     pub outcome: DrainOutcome,
@@ -199,7 +200,7 @@ pub struct DrainEnded {
 }
 
 /// An error that a user meets: a stable code and a sentence that says what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionError {
     /// Stable; `docs/errors/` has a page for each that this build knows.
     pub code: Stored<ErrorCode>,

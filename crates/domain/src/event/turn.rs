@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
 use super::{is_false, is_zero};
 
 /// Payload of `turn.started`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnStarted {
     /// The turn.
     pub turn: TurnId,
@@ -33,7 +34,7 @@ pub struct TurnStarted {
 }
 
 /// Payload of `attempt.started`: everything that rebuilds the request, besides the events before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptStarted {
     /// The attempt.
     pub attempt: AttemptId,
@@ -57,7 +58,7 @@ pub struct AttemptStarted {
 }
 
 /// Component name → SHA-256 (hex) of its bytes in `request_component`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ComponentList {
     /// The hash of the list. Its JSON text is a component too, since most attempts of a session have the same list.
@@ -83,7 +84,7 @@ words! {
 }
 
 /// Token counts of one attempt, as the provider reported them. Input and output include the other counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TurnUsage {
     /// All input tokens.
     pub input: i64,
@@ -104,7 +105,7 @@ pub struct TurnUsage {
 }
 
 /// Payload of `attempt.ended`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptEnded {
     /// The attempt.
     pub attempt: AttemptId,
@@ -121,7 +122,7 @@ pub struct AttemptEnded {
 }
 
 /// Payload of `retry.scheduled`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RetryScheduled {
     /// The turn.
     pub turn: TurnId,
@@ -134,7 +135,7 @@ pub struct RetryScheduled {
 }
 
 /// Payload of `text.checkpointed`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TextCheckpointed {
     /// The turn.
     pub turn: TurnId,
@@ -147,7 +148,7 @@ pub struct TextCheckpointed {
 }
 
 /// One part of a reply, in the order of the stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ReplyPart {
     /// Text.
@@ -233,7 +234,7 @@ impl ReplyPart {
 }
 
 /// Payload of `turn.replied`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnReplied {
     /// The turn.
     pub turn: TurnId,
@@ -264,7 +265,7 @@ words! {
 }
 
 /// Payload of `turn.settled`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnSettled {
     /// The turn.
     pub turn: TurnId,

@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{CallId, FencingToken, MessageId, Seq, SessionError, SnapshotTree, TurnId, words};
@@ -17,7 +18,7 @@ words! {
 }
 
 /// A file that differs between two trees.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileChange {
     /// The path below the Location's directory.
     pub path: String,
@@ -35,7 +36,7 @@ pub struct FileChange {
 }
 
 /// A workspace file that a Capture or a Revert leaves alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftFile {
     /// The path below the Location's directory.
     pub path: String,
@@ -62,7 +63,7 @@ words! {
 /// Payload of `workspace.snapshotted`: a Capture whose pack is stored. If `parent` equals `tree` and there is no
 /// pack, it confirms an earlier Capture: the files were checked and have not changed.
 /// earlier one once more: the files were looked at, and are as that one has them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceSnapshotted {
     /// The token of the worker that took it.
     pub token: FencingToken,
@@ -99,7 +100,7 @@ pub struct WorkspaceSnapshotted {
 
 /// Payload of `workspace.restored`: a worker with its own disk has restored the Location's files, for this session's
 /// first drain under its token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceRestored {
     /// The token of the worker that did it.
     pub token: FencingToken,
@@ -114,7 +115,7 @@ pub struct WorkspaceRestored {
 }
 
 /// Payload of `revert.staging`: files are about to be restored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RevertStaging {
     /// The boundary message.
     pub message: MessageId,
@@ -135,7 +136,7 @@ pub struct RevertStaging {
 }
 
 /// The files of a Revert.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RevertPaths {
     /// All files, because more were changed than are listed.
@@ -160,7 +161,7 @@ impl RevertPaths {
 }
 
 /// The context that the model had last received before a boundary message.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RevertedTo {
     /// The Context Epoch; `None` before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,7 +172,7 @@ pub struct RevertedTo {
 }
 
 /// Payload of `revert.staged`: the session is back before the boundary message, and the Revert can be undone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RevertStaged {
     /// The boundary message.
     pub message: MessageId,
@@ -196,7 +197,7 @@ pub struct RevertStaged {
 }
 
 /// Payload of `revert.cleared`: nothing is reverted any more.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RevertCleared {
     /// The reason why it could not be staged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,7 +206,7 @@ pub struct RevertCleared {
 
 /// Payload of `revert.committed`: the reverted part never comes back. It repeats facts of `revert.staged`, so that
 /// writing it needs no look-up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RevertCommitted {
     /// The boundary message.
     pub message: MessageId,

@@ -8,9 +8,9 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use domain::{Clock, EventId, IdMint, Stamp};
+use domain::{Clock, IdMint, Stamp};
 use futures::stream;
-use serde_json::{Value, json};
+use serde_json::json;
 use tasks::CancellationToken;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
@@ -19,6 +19,7 @@ use super::place::Named;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::follow::{StockFrame, sse_response};
+use crate::render::{StockKind, event};
 use crate::surface::extract::CanRead;
 
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
@@ -47,7 +48,7 @@ impl Listener {
     async fn next(&mut self) -> Option<Bytes> {
         if !self.greeted {
             self.greeted = true;
-            return Some(self.own("server.connected"));
+            return Some(self.own(StockKind::ServerConnected));
         }
         while let Some(frame) = self.replayed.pop_front() {
             if let Some(bytes) = self.wanted(frame) {
@@ -67,7 +68,7 @@ impl Listener {
                 }
                 // The client is too slow: end the stream rather than leave a gap in it.
                 Ok(Err(_)) => return None,
-                Err(_) => return Some(self.own("server.heartbeat")),
+                Err(_) => return Some(self.own(StockKind::ServerHeartbeat)),
             }
         }
     }
@@ -82,9 +83,9 @@ impl Listener {
         }
     }
 
-    fn own(&self, kind: &str) -> Bytes {
-        let id = EventId::mint(&mut IdMint::after(Stamp::default(), self.clock.now_ms()));
-        let event: Value = json!({ "id": id, "type": kind, "properties": {} });
+    fn own(&self, kind: StockKind) -> Bytes {
+        let mut mint = IdMint::after(Stamp::default(), self.clock.now_ms());
+        let event = event(kind, &json!({}), &mut mint);
         Bytes::from(match self.reach {
             Reach::Local => format!("data: {event}\n\n"),
             Reach::Global => format!("data: {}\n\n", json!({ "payload": event })),
