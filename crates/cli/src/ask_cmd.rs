@@ -108,7 +108,7 @@ pub(crate) async fn execute(args: AskArgs, screen: &mut Screen) -> Result<u8, Cl
     };
     send(&client, &ask, &body).await?;
     if !args.json {
-        screen.err.line("answered")?;
+        screen.err.say("answered")?;
     }
     Ok(0)
 }
@@ -128,7 +128,7 @@ async fn list(client: &Client, is_json: bool, screen: &mut Screen) -> Result<u8,
     }
     let asks: Vec<AskRow> = parsed(&answer, "the list of asks")?;
     if asks.is_empty() {
-        screen.out.line("nothing waits for an answer")?;
+        screen.out.say("nothing waits for an answer")?;
         return Ok(0);
     }
     let now = screen.out.is_terminal().then(|| SystemClock::new().now_ms());

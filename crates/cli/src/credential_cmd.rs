@@ -162,7 +162,7 @@ pub(crate) async fn execute(args: CredentialArgs, screen: &mut Screen) -> Result
     if args.json {
         screen.out.line(&answer.to_string())?;
     } else {
-        screen.out.print(&told)?;
+        screen.out.prose(&told)?;
     }
     Ok(0)
 }

@@ -41,7 +41,7 @@ pub(crate) async fn execute(args: ExplainArgs, screen: &mut Screen) -> Result<u8
     if args.json {
         screen.out.line(&answer.to_string())?;
     } else {
-        screen.out.print(&explained(&view))?;
+        screen.out.prose(&explained(&view))?;
     }
     Ok(if view.matches { 0 } else { 1 })
 }

@@ -143,7 +143,7 @@ fn told(made: &Value, json: bool, screen: &mut Screen) -> Result<(), CliError> {
     screen.out.line(made["key"].as_str().unwrap_or_default())?;
     let row: KeyRow = parsed(made, "the key")?;
     let end = row.expires_at.map_or_else(|| "no end".to_owned(), local_time);
-    screen.err.line(&format!(
+    screen.err.say(&format!(
         "{} of {}, until {end}; it is not shown again",
         printable::line(&row.id, 80),
         printable::line(&row.owner, 80)
@@ -153,7 +153,7 @@ fn told(made: &Value, json: bool, screen: &mut Screen) -> Result<(), CliError> {
 
 fn list(rows: &[KeyRow], screen: &mut Screen) -> Result<(), CliError> {
     if rows.is_empty() {
-        screen.out.line("no keys yet; `opencode-cloud key create NAME` makes one")?;
+        screen.out.say("no keys yet; `opencode-cloud key create NAME` makes one")?;
         return Ok(());
     }
     let now = SystemClock::new().now_ms();

@@ -53,6 +53,7 @@ mod table;
 pub mod transfer;
 mod usage_cmd;
 mod user_cmd;
+mod wrap;
 
 pub use cli::{Command, execute};
 pub use error::CliError;

@@ -113,7 +113,8 @@ pub(crate) async fn execute(args: LimitArgs, screen: &mut Screen) -> Result<u8, 
         return Ok(0);
     }
     let limits: Limits = parsed(&answer, "the limits")?;
-    screen.out.write(shown(&limits, screen.out.width()).as_bytes())?;
+    let text = shown(&limits, screen.out.width());
+    screen.out.prose(&text)?;
     Ok(0)
 }
 
@@ -130,7 +131,7 @@ fn shown(limits: &Limits, width: Option<usize>) -> String {
     rows.extend(limits.limits.iter().map(|limit| {
         let whose = limit.name.as_deref().unwrap_or(&limit.whose);
         [
-            printable::line(whose, 80),
+            printable::line(whose, 40),
             dollars(limit.monthly_nanos),
             limit.spent_nanos.map_or_else(|| "-".to_owned(), dollars),
             if limit.reached { "reached".to_owned() } else { "open".to_owned() },

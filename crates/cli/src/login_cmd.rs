@@ -103,19 +103,19 @@ pub(crate) async fn login(args: LoginArgs, screen: &mut Screen) -> Result<u8, Cl
         screen.out.line(&line.to_string())?;
         return Ok(0);
     }
-    screen.out.line(&format!("Logged in to {url}; commands use it from now on."))?;
+    screen.out.say(&format!("Logged in to {url}; commands use it from now on."))?;
     screen
         .out
-        .line(&format!("The key is in {}, which only you can read.", file.path().display()))?;
+        .say(&format!("The key is in {}, which only you can read.", file.path().display()))?;
     if !may_read {
-        screen.err.line("note: this key may not read sessions; many commands will be refused")?;
+        screen.err.say("note: this key may not read sessions; many commands will be refused")?;
     }
     if url.starts_with("http:") && !is_loopback(&url) {
-        screen.err.line("note: http is not encrypted: whoever sees the traffic sees the key")?;
+        screen.err.say("note: http is not encrypted: whoever sees the traffic sees the key")?;
     }
     for variable in ["OPENCODE_CLOUD_URL", "OPENCODE_CLOUD_KEY"] {
         if std::env::var_os(variable).is_some_and(|value| !value.is_empty()) {
-            screen.err.line(&format!(
+            screen.err.say(&format!(
                 "note: {variable} is set and overrides the profile; remove it with: unset {variable}"
             ))?;
         }
@@ -146,16 +146,16 @@ pub(crate) fn logout(args: &LogoutArgs, screen: &mut Screen) -> Result<u8, CliEr
         return Ok(0);
     }
     for url in &gone {
-        screen.out.line(&format!(
+        screen.out.say(&format!(
             "Logged out of {url}: its key is forgotten here, and still valid there."
         ))?;
     }
     if gone.is_empty() {
-        screen.out.line("no service is known, so there is nothing to forget")?;
+        screen.out.say("no service is known, so there is nothing to forget")?;
     } else if let (true, Some(other)) = (had_default, left.first()) {
         screen
             .out
-            .line(&format!("No service is chosen now; choose one: opencode-cloud use {other}"))?;
+            .say(&format!("No service is chosen now; choose one: opencode-cloud use {other}"))?;
     }
     Ok(0)
 }
@@ -182,7 +182,7 @@ pub(crate) fn services(args: &ServicesArgs, screen: &mut Screen) -> Result<u8, C
         [mark, url, name.unwrap_or_default()].map(str::to_owned)
     }));
     if rows.len() == 1 {
-        screen.out.line(
+        screen.out.say(
             "no services yet; start one with `opencode-cloud up`, or: opencode-cloud login URL",
         )?;
     } else {
@@ -203,7 +203,7 @@ pub(crate) fn choose(args: &UseArgs, screen: &mut Screen) -> Result<u8, CliError
     if args.json {
         screen.out.line(&json!({ "url": url }).to_string())?;
     } else {
-        screen.out.line(&format!("Commands use {url} from now on."))?;
+        screen.out.say(&format!("Commands use {url} from now on."))?;
     }
     Ok(0)
 }

@@ -122,11 +122,11 @@ pub(crate) async fn execute(args: ModelsArgs, screen: &mut Screen) -> Result<u8,
                      `opencode-cloud models --all` lists what there is"
                 .to_owned(),
         };
-        screen.err.line(&told)?;
+        screen.err.say(&told)?;
     } else {
         let text = list(&view, screen.out.width());
         screen.out.print_paged(&text)?;
-        screen.err.line(&origin(&view))?;
+        screen.err.say(&origin(&view))?;
     }
     Ok(u8::from(view.models.is_empty()))
 }

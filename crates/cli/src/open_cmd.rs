@@ -33,9 +33,9 @@ pub(crate) async fn execute(args: OpenArgs, screen: &mut Screen) -> Result<u8, C
     screen.out.line(url)?;
     let told = "it logs you in once, within an hour";
     if args.print || !OPENERS.into_iter().any(|opener| opens(opener, url)) {
-        screen.err.line(&format!("open it in a browser: {told}"))?;
+        screen.err.say(&format!("open it in a browser: {told}"))?;
     } else {
-        screen.err.line(&format!("opened in the browser: {told}"))?;
+        screen.err.say(&format!("opened in the browser: {told}"))?;
     }
     Ok(0)
 }

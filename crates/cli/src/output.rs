@@ -3,6 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
+use crate::wrap::wrapped;
+
 /// The look of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
@@ -95,6 +97,22 @@ impl Output {
     /// Those of [`Output::print`].
     pub fn line(&mut self, text: &str) -> io::Result<()> {
         self.write(format!("{text}\n").as_bytes())
+    }
+
+    /// Prints prose. A terminal gets lines that fit it; where one must be broken, that is between words.
+    ///
+    /// # Errors
+    /// Those of [`Output::print`].
+    pub fn prose(&mut self, text: &str) -> io::Result<()> {
+        self.print(&wrapped(text, self.width()))
+    }
+
+    /// Prints prose and a line feed.
+    ///
+    /// # Errors
+    /// Those of [`Output::print`].
+    pub fn say(&mut self, text: &str) -> io::Result<()> {
+        self.prose(&format!("{text}\n"))
     }
 
     /// Prints bytes unchanged.

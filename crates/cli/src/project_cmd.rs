@@ -60,7 +60,7 @@ pub(crate) async fn execute(args: ProjectArgs, screen: &mut Screen) -> Result<u8
     match args.command {
         ProjectCommand::List if args.json => screen.out.line(&answer.to_string())?,
         ProjectCommand::List if projects.is_empty() => {
-            screen.out.line("no projects yet; a first session in a directory makes one")?;
+            screen.out.say("no projects yet; a first session in a directory makes one")?;
         }
         ProjectCommand::List => {
             let now = screen.out.is_terminal().then(|| SystemClock::new().now_ms());

@@ -89,7 +89,7 @@ pub(crate) async fn execute(args: ProviderArgs, screen: &mut Screen) -> Result<u
         return Ok(0);
     }
     if shown.is_empty() {
-        screen.err.line("no provider of that kind is set up; `--all` lists the others too")?;
+        screen.err.say("no provider of that kind is set up; `--all` lists the others too")?;
         return Ok(0);
     }
     let mut rows =
@@ -106,7 +106,7 @@ pub(crate) async fn execute(args: ProviderArgs, screen: &mut Screen) -> Result<u
     let text = fitted(&rows, screen.out.width());
     screen.out.print_paged(&text)?;
     if !all {
-        screen.err.line("set another one up with: opencode-cloud credential add PROVIDER")?;
+        screen.err.say("set another one up with: opencode-cloud credential add PROVIDER")?;
     }
     Ok(0)
 }

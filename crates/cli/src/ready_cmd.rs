@@ -57,6 +57,6 @@ pub(crate) async fn execute(args: ReadyArgs, screen: &mut Screen) -> Result<u8, 
         }
         Err(error) => (1, format!("{url}: nobody answers: {}", client::reason(&error))),
     };
-    screen.out.line(&line)?;
+    screen.out.say(&line)?;
     Ok(code)
 }

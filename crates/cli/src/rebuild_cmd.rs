@@ -65,7 +65,7 @@ pub(crate) async fn execute(args: RebuildArgs, screen: &mut Screen) -> Result<u8
         events += view.events;
         if !view.exact {
             differing += 1;
-            screen.out.print(&differences(&view))?;
+            screen.out.prose(&differences(&view))?;
         }
     }
     let count = sessions.len();
@@ -77,7 +77,7 @@ pub(crate) async fn execute(args: RebuildArgs, screen: &mut Screen) -> Result<u8
         }
         (_, false) => format!("{differing} of {count} sessions differed and are repaired"),
     };
-    screen.out.line(&told)?;
+    screen.out.say(&told)?;
     Ok(u8::from(differing > 0))
 }
 
@@ -89,14 +89,14 @@ pub(crate) async fn check(args: CheckArgs, screen: &mut Screen) -> Result<u8, Cl
     let violations = Client::new(&args.client)?.check(args.settled, args.blobs).await?;
     for ViolationView { invariant, session, found } in &violations {
         let line = printable::line(&format!("{invariant} {session}: {found}"), 1_000);
-        screen.out.line(&line)?;
+        screen.out.say(&line)?;
     }
     let told = match violations.len() {
         0 => "no violation found".to_owned(),
         1 => "1 violation".to_owned(),
         count => format!("{count} violations"),
     };
-    screen.out.line(&told)?;
+    screen.out.say(&told)?;
     Ok(u8::from(!violations.is_empty()))
 }
 
@@ -106,7 +106,7 @@ async fn newest(client: &Client, err: &mut Output) -> Result<Vec<SessionId>, Cli
         .await?;
     let sessions: Vec<SessionView> = parsed(&answer, "the list of sessions")?;
     if sessions.len() >= MOST_SESSIONS as usize {
-        err.line(&format!(
+        err.say(&format!(
             "only the newest {MOST_SESSIONS} sessions; name older ones with --session"
         ))?;
     }

@@ -61,7 +61,7 @@ pub(crate) async fn execute(args: RecoveryArgs, screen: &mut Screen) -> Result<u
                 screen.out.line(&answer.to_string())?;
             } else {
                 let row: CodesRow = parsed(&answer, "the recovery codes")?;
-                screen.out.line(&state(&row, SystemClock::new().now_ms()))?;
+                screen.out.say(&state(&row, SystemClock::new().now_ms()))?;
             }
         }
         RecoveryCommand::Create => {
@@ -75,7 +75,7 @@ pub(crate) async fn execute(args: RecoveryArgs, screen: &mut Screen) -> Result<u
             for code in &new.codes {
                 screen.out.line(&printable::line(code, 80))?;
             }
-            screen.err.line(
+            screen.err.say(
                 "each of them signs you in once, on the login page; keep them where the service is not, they are not shown \
                  again. Codes that you had before do not work any more",
             )?;

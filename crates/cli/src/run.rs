@@ -152,7 +152,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let mut prompt = request(&args, MessageId::mint(&mut mint), text, model);
     prompt.parts.extend(files.into_iter().map(|text| PromptPartRequest::Text { text }));
     if !args.json {
-        screen.err.line(&format!("session {session}"))?;
+        screen.err.say(&format!("session {session}"))?;
     }
     // Until here Ctrl-C just ends the process, since the session has not got the prompt yet.
     let interrupts = interrupts()?;
@@ -165,20 +165,20 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let is_void = is_new && run.is_void(&ended);
     let unfilled = run.unfilled().await;
     if let Some(why) = unfilled {
-        screen.err.line(&printable::line(&why, 2_000))?;
+        screen.err.say(&printable::line(&why, 2_000))?;
     }
     if args.json {
         let line = serde_json::to_string(&report).expect("ids and words serialise");
         screen.out.line(&line)?;
     } else if is_void && client.delete_session(&session).await.is_ok() {
-        screen.err.line(&format!("session {session} was removed: nothing had run in it"))?;
+        screen.err.say(&format!("session {session} was removed: nothing had run in it"))?;
     } else {
         let program = program();
-        screen.err.line(&format!("continue: {program} run --session {session} \"…\""))?;
+        screen.err.say(&format!("continue: {program} run --session {session} \"…\""))?;
     }
     if !args.json && !report.refused.is_empty() {
         let refused = report.refused.join("; ");
-        screen.err.line(&format!(
+        screen.err.say(&format!(
             "refused, since nobody could answer here: {refused}. `--ask allow` lets such calls run, `--ask wait` waits"
         ))?;
     }
@@ -216,7 +216,7 @@ async fn patiently<T>(
         done = &mut work => return done,
         () = sleep(SILENCE) => {}
     }
-    screen.err.line("the service is not ready; still trying")?;
+    screen.err.say("the service is not ready; still trying")?;
     work.await
 }
 
@@ -233,7 +233,11 @@ impl<'a> Run<'a> {
         let view = if json {
             View::Json
         } else {
-            View::Text(Renderer::new(screen.out.style(), screen.out.is_terminal()))
+            View::Text(Renderer::new(
+                screen.out.style(),
+                screen.out.is_terminal(),
+                screen.out.width(),
+            ))
         };
         let asks = Asks::new(Some(AskPolicy::Reject));
         Self { client, session, state: RunState::new(message), view, asks, filling: None, screen }
@@ -452,12 +456,12 @@ impl<'a> Run<'a> {
             let printed = renderer.finish();
             self.print(&printed)?;
         }
-        Ok(self.screen.err.line(text)?)
+        Ok(self.screen.err.say(text)?)
     }
 
     fn print(&mut self, printed: &Printed) -> Result<(), CliError> {
         self.screen.out.print(&printed.out)?;
-        Ok(self.screen.err.print(&printed.err)?)
+        Ok(self.screen.err.prose(&printed.err)?)
     }
 }
 

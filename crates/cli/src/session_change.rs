@@ -14,7 +14,7 @@ use crate::CliError;
 use crate::output::Screen;
 use crate::render::printable;
 use crate::session_cmd::list;
-use crate::table::{local_time, table};
+use crate::table::{fitted, local_time};
 
 /// How an input joins running work.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -227,7 +227,7 @@ pub(crate) async fn execute(
         }
         SessionChange::Inbox { id } => {
             let answer = call(&id, Method::GET, "/inbox", None).await?;
-            let told = inbox(&parsed::<Vec<InboxView>>(&answer, "the inbox")?);
+            let told = inbox(&parsed::<Vec<InboxView>>(&answer, "the inbox")?, screen.out.width());
             (answer, told)
         }
         SessionChange::Cancel { id, input } => {
@@ -293,7 +293,7 @@ pub(crate) async fn execute(
     if as_json {
         screen.out.line(&answer.to_string())?;
     } else {
-        screen.out.print(&told)?;
+        screen.out.prose(&told)?;
     }
     Ok(code)
 }
@@ -315,7 +315,7 @@ fn entry_path(key: &str) -> Result<String, CliError> {
     Ok(format!("/context/{key}"))
 }
 
-fn inbox(items: &[InboxView]) -> String {
+fn inbox(items: &[InboxView], width: Option<usize>) -> String {
     if items.is_empty() {
         return "nothing waits\n".to_owned();
     }
@@ -330,7 +330,7 @@ fn inbox(items: &[InboxView]) -> String {
             printable::line(&text, 60),
         ]
     }));
-    table(&rows)
+    fitted(&rows, width)
 }
 
 fn usage(used: &UsageView) -> String {
@@ -373,12 +373,12 @@ mod tests {
               "texts": ["a\u{1b}[2Jb", "c"] },
             { "id": "msg_b", "kind": "compaction", "delivery": "steer", "seq": 3, "time": { "created": 1 } },
         ]);
-        let text = inbox(&parsed::<Vec<InboxView>>(&answer, "the inbox").expect("an inbox"));
+        let text = inbox(&parsed::<Vec<InboxView>>(&answer, "the inbox").expect("an inbox"), None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[1].starts_with("msg_a ") && lines[1].ends_with("a [2Jb c"), "{text}");
         assert!(lines[2].contains("compaction"), "{text}");
-        assert_eq!(inbox(&[]), "nothing waits\n");
+        assert_eq!(inbox(&[], None), "nothing waits\n");
     }
 
     #[test]

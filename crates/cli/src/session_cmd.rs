@@ -18,6 +18,7 @@ use crate::session_list::ListArgs;
 use crate::session_open;
 use crate::session_pull;
 use crate::table::{ago, fitted, local_time};
+use crate::wrap::{shortened, wrapped};
 
 /// Arguments of `session`.
 #[derive(Debug, clap::Args)]
@@ -114,7 +115,7 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
             if args.json {
                 screen.out.line(&answer.to_string())?;
             } else {
-                let text = conversation(&answer, screen.out.style());
+                let text = conversation(&answer, screen.out.style(), screen.out.width());
                 screen.out.print_paged(&text)?;
             }
         }
@@ -124,7 +125,7 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
                 screen.out.line(&answer.to_string())?;
             } else {
                 let staged = staged(&answer);
-                screen.out.print(&show(&parsed(&answer, "the session")?, staged.as_deref()))?;
+                screen.out.prose(&show(&parsed(&answer, "the session")?, staged.as_deref()))?;
             }
         }
         SessionCommand::Change(change) => {
@@ -143,7 +144,10 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
             while !screen.out.is_closed() {
                 match log.next().await? {
                     item if args.json => screen.out.line(&item.json_line())?,
-                    LogItem::Event(event) => screen.out.line(&event_line(&event))?,
+                    LogItem::Event(event) => {
+                        let line = event_line(&event, screen.out.width());
+                        screen.out.line(&line)?;
+                    }
                     LogItem::Delta(_) | LogItem::Workspace(_) => {}
                 }
             }
@@ -158,7 +162,7 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
                     let line = if args.json {
                         LogItem::Event(event).json_line()
                     } else {
-                        event_line(&event)
+                        event_line(&event, screen.out.width())
                     };
                     screen.out.line(&line)?;
                 }
@@ -188,7 +192,7 @@ pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, Cl
         screen.out.line(&line.to_string())?;
         return Ok(0);
     }
-    screen.out.line(match (interrupted, resumed) {
+    screen.out.say(match (interrupted, resumed) {
         (true, true) => "interrupted; it continues with what steers it",
         (true, false) => "interrupted; `opencode-cloud session log` shows how it settles",
         (false, true) => "nothing was running; it continues with what steers it",
@@ -236,8 +240,8 @@ fn staged(answer: &Value) -> Option<String> {
     ))
 }
 
-/// Formats a conversation: for each message a heading and its texts.
-fn conversation(answer: &Value, style: Style) -> String {
+/// Formats a conversation: for each message a heading and its texts, which stay as they are.
+fn conversation(answer: &Value, style: Style, width: Option<usize>) -> String {
     let mut text = String::new();
     for message in answer.as_array().into_iter().flatten() {
         let word = |at: &str| message.pointer(at).and_then(Value::as_str).unwrap_or_default();
@@ -259,7 +263,7 @@ fn conversation(answer: &Value, style: Style) -> String {
                     let status = part.pointer("/state/status").and_then(Value::as_str);
                     let title = title.unwrap_or_default();
                     let line = format!("[{}] {tool} {title}", status.unwrap_or("unknown"));
-                    printable::line(&line, 200)
+                    shortened(&printable::line(&line, 200), width)
                 }
                 Some(_) | None => continue,
             };
@@ -268,8 +272,8 @@ fn conversation(answer: &Value, style: Style) -> String {
         }
         let error = message.pointer("/info/error/data/message").and_then(Value::as_str);
         if let Some(error) = error {
-            writeln!(text, "error: {}", printable::line(error, 400))
-                .expect("writing to a string cannot fail");
+            let told = format!("error: {}\n", printable::line(error, 400));
+            text.push_str(&wrapped(&told, width));
         }
         text.push('\n');
     }
@@ -324,14 +328,14 @@ fn model(session: &SessionView) -> String {
     told.unwrap_or_else(|| "-".to_owned())
 }
 
-fn event_line(event: &LogEvent) -> String {
+fn event_line(event: &LogEvent, width: Option<usize>) -> String {
     let told = match &event.event {
         Some(known) => summary(known),
         None => "(newer than this build)".to_owned(),
     };
     let time = local_time(event.time);
     let kind = printable::line(&event.kind, 40);
-    format!("{:>5}  {time}  {kind:<19}  {told}", event.seq.0)
+    shortened(&format!("{:>5}  {time}  {kind:<19}  {told}", event.seq.0), width)
 }
 
 #[cfg(test)]
@@ -381,10 +385,10 @@ mod tests {
                 "state": { "status": "completed", "title": "a.txt" } }] },
         ]);
         assert_eq!(
-            conversation(&answer, Style::Plain),
+            conversation(&answer, Style::Plain, None),
             "--- user msg_1\nhi[2J\n\n--- assistant msg_2\n[completed] read a.txt\nerror: no\n\n"
         );
-        assert_eq!(conversation(&json!([]), Style::Plain), "no messages yet\n");
+        assert_eq!(conversation(&json!([]), Style::Plain, None), "no messages yet\n");
         let told = staged(&json!({ "revert": { "messageID": "msg_1" } })).expect("staged");
         assert!(show(&session(false), Some(&told)).contains("revert     staged, before msg_1; "));
         assert_eq!(staged(&json!({ "revert": null })), None);

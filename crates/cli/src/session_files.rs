@@ -15,7 +15,8 @@ use crate::CliError;
 use crate::output::{Screen, Style};
 use crate::render::printable;
 use crate::session_change::Delivery;
-use crate::table::{count, table};
+use crate::table::{count, fitted};
+use crate::wrap::wrapped;
 
 /// The subcommands for forks, Moves, Reverts and files.
 #[derive(Debug, Subcommand)]
@@ -202,14 +203,19 @@ pub(crate) async fn execute(
             let query = message.map_or_else(String::new, |id| format!("?messageID={id}"));
             let (below, limit) = (format!("/diff{query}"), client.pace().answer);
             let answer = client.of_session(&id, Method::GET, &below, None, limit).await?;
-            let told = diff(&parsed(&answer, "the diff")?, stat, screen.out.style());
-            (answer, told)
+            if !as_json {
+                let view = parsed(&answer, "the diff")?;
+                // Lines of patches stay as they are, whatever the terminal's width.
+                screen.out.print(&diff(&view, stat, screen.out.style(), screen.out.width()))?;
+                return Ok(0);
+            }
+            (answer, String::new())
         }
     };
     if as_json {
         screen.out.line(&answer.to_string())?;
     } else {
-        screen.out.print(&told)?;
+        screen.out.prose(&told)?;
     }
     Ok(0)
 }
@@ -272,22 +278,22 @@ fn coloured(patch: &str, style: Style) -> String {
 }
 
 /// Formats a diff for people: patches or one line per file, and a total.
-fn diff(diff: &DiffView, stat: bool, style: Style) -> String {
+fn diff(diff: &DiffView, stat: bool, style: Style, width: Option<usize>) -> String {
     if diff.files.is_empty() {
         return "no files were changed\n".to_owned();
     }
     let mut text = String::new();
     if stat {
-        let mut rows = vec![["FILE", "STATUS", "+", "-"].map(str::to_owned)];
+        let mut rows = vec![["STATUS", "+", "-", "FILE"].map(str::to_owned)];
         rows.extend(diff.files.iter().map(|file| {
             [
-                printable::line(&file.file, 120),
                 printable::line(&file.status, 20),
                 file.additions.to_string(),
                 file.deletions.to_string(),
+                printable::line(&file.file, 120),
             ]
         }));
-        text.push_str(&table(&rows));
+        text.push_str(&fitted(&rows, width));
     } else {
         for file in &diff.files {
             let name = printable::line(&file.file, 1_000);
@@ -304,8 +310,8 @@ fn diff(diff: &DiffView, stat: bool, style: Style) -> String {
                     // A file that several steps changed, or files of several directories after a Move, have no single
                     // patch.
                     let why = if file.partial { " (no patch: counted step by step)" } else { "" };
-                    writeln!(text, "{name}: {status}, {plus} added, {minus} removed{why}")
-                        .expect("writing to a string cannot fail");
+                    let line = format!("{name}: {status}, {plus} added, {minus} removed{why}\n");
+                    text.push_str(&wrapped(&line, width));
                 }
             }
         }
@@ -313,16 +319,16 @@ fn diff(diff: &DiffView, stat: bool, style: Style) -> String {
     let sum = |of: fn(&FileView) -> u64| diff.files.iter().map(of).sum::<u64>();
     let (plus, minus) = (sum(|file| file.additions), sum(|file| file.deletions));
     let (files, plus) = (count(diff.files.len() as u64, "file"), count(plus, "line"));
-    write!(text, "{files}, {plus} added, {minus} removed")
-        .expect("writing to a string cannot fail");
+    let mut sums = format!("{files}, {plus} added, {minus} removed");
     if diff.more > 0 {
-        write!(text, ", and {}", count(diff.more, "more file"))
+        write!(sums, ", and {}", count(diff.more, "more file"))
             .expect("writing to a string cannot fail");
     }
     if diff.files.iter().any(|file| file.partial) {
-        text.push_str("; some files have no patch, since several steps or directories changed them, and a line may count more than once");
+        sums.push_str("; some files have no patch, since several steps or directories changed them, and a line may count more than once");
     }
-    text.push('\n');
+    sums.push('\n');
+    text.push_str(&wrapped(&sums, width));
     text
 }
 
@@ -341,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_diff_is_its_patches_and_what_they_add_up_to() {
-        let text = diff(&answer(), false, Style::Plain);
+        let text = diff(&answer(), false, Style::Plain, None);
         assert_eq!(
             text,
             "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+t[2Jwo\n\
@@ -349,7 +355,7 @@ mod tests {
              2 files, 1 line added, 1 removed, and 3 more files\n"
         );
         assert_eq!(
-            diff(&DiffView { files: Vec::new(), more: 0 }, false, Style::Plain),
+            diff(&DiffView { files: Vec::new(), more: 0 }, false, Style::Plain, None),
             "no files were changed\n"
         );
     }
@@ -358,16 +364,16 @@ mod tests {
     fn a_diff_can_be_counted_only_and_says_when_lines_may_count_twice() {
         let mut view = answer();
         view.files[0].partial = true;
-        let text = diff(&view, true, Style::Plain);
+        let text = diff(&view, true, Style::Plain, None);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[..2], ["FILE    STATUS    +  -", "a.txt   modified  1  1"], "{text}");
+        assert_eq!(lines[..2], ["STATUS    +  -  FILE", "modified  1  1  a.txt"], "{text}");
         assert!(lines[3].contains("more than once"), "{text}");
     }
 
     // Finding trial 21: a diff had no colours.
     #[test]
     fn a_terminal_shows_what_was_added_and_removed() {
-        let text = diff(&answer(), false, Style::Fancy);
+        let text = diff(&answer(), false, Style::Fancy, None);
         assert!(text.contains("\x1b[31m-one\x1b[0m\n\x1b[32m+t[2Jwo\x1b[0m\n"), "{text:?}");
     }
 

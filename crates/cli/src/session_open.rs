@@ -35,7 +35,7 @@ pub(crate) async fn execute(
         Err(ClientError::NotFound { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    screen.err.print(&told(&session, repository.as_ref(), client.url(), &program()))?;
+    screen.err.prose(&told(&session, repository.as_ref(), client.url(), &program()))?;
     if args.print || !screen.out.is_terminal() || !attach_cmd::is_installed() {
         return Ok(0);
     }

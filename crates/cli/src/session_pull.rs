@@ -48,7 +48,7 @@ pub(crate) async fn execute(
     let mut answer = client.open_out(&args.id, kind).await?;
     let (base, wip) = (header(&answer, "x-oc-base"), header(&answer, "x-oc-wip"));
     if answer.status() == StatusCode::NO_CONTENT {
-        screen.err.line(&format!("session {} has changed nothing", args.id))?;
+        screen.err.say(&format!("session {} has changed nothing", args.id))?;
         return Ok(0);
     }
     let file = save(client, &mut answer).await?;
@@ -70,15 +70,17 @@ pub(crate) async fn execute(
             ["-c", "core.hooksPath=/dev/null", "worktree", "add", "--quiet"].iter().chain(detach);
         let words = words.map(OsStr::new).chain([directory.as_os_str(), OsStr::new(target)]);
         here.run(words)?;
-        screen.err.line(&format!("checked out in {}", directory.display()))?;
+        screen.err.say(&format!("checked out in {}", directory.display()))?;
     }
     let short: String = commit.trim().chars().take(12).collect();
-    screen.out.line(&format!("{name} {short}"))?;
+    screen.out.say(&format!("{name} {short}"))?;
     if wip.is_some() {
-        screen.err.line("its last commit is what the session has not committed")?;
+        screen.err.say("its last commit is what the session has not committed")?;
     }
     if args.branch.is_none() && args.worktree.is_none() {
-        screen.err.line(&format!("see it: git log -p {name}; keep it: git branch NAME {name}"))?;
+        screen
+            .err
+            .say(&format!("see it: `git log -p {name}`; keep it: `git branch NAME {name}`"))?;
     }
     Ok(0)
 }
@@ -132,7 +134,7 @@ fn apply(top: &Path, patch: &Path, screen: &mut Screen) -> Result<u8, CliError> 
     let ended = here.attempt(words.into_iter().chain([patch.as_os_str()]))?;
     let said = String::from_utf8_lossy(&ended.stderr);
     if ended.status.success() {
-        screen.err.line("its changes are applied to the files here")?;
+        screen.err.say("its changes are applied to the files here")?;
         return Ok(0);
     }
     let conflicts: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("U ")).collect();
@@ -145,7 +147,7 @@ fn apply(top: &Path, patch: &Path, screen: &mut Screen) -> Result<u8, CliError> 
             said.join("; ")
         )));
     }
-    screen.err.line(&format!(
+    screen.err.say(&format!(
         "its changes are applied, with conflicts that are marked in these files: {}",
         conflicts.join(", ")
     ))?;

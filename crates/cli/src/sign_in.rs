@@ -135,11 +135,11 @@ async fn by_device(
 ) -> Result<Value, CliError> {
     let url = view.verification_url.as_deref().unwrap_or_default();
     let code = printable::line(view.user_code.as_deref().unwrap_or_default(), 80);
-    screen.err.line(&format!("Open {} and type in: {code}", printable::line(url, 2_000)))?;
+    screen.err.say(&format!("Open {} and type in: {code}", printable::line(url, 2_000)))?;
     if let Some(complete) = &view.verification_url_complete {
-        screen.err.line(&format!("or open {}", printable::line(complete, 2_000)))?;
+        screen.err.say(&format!("or open {}", printable::line(complete, 2_000)))?;
     }
-    screen.err.line("waiting for it; Ctrl-C gives up")?;
+    screen.err.say("waiting for it; Ctrl-C gives up")?;
     let pause = Duration::from_millis(view.interval_ms.unwrap_or(5_000)).max(LEAST_PAUSE);
     loop {
         tokio::time::sleep(pause).await;
@@ -168,11 +168,11 @@ async fn by_browser(
     };
     screen
         .err
-        .line(&format!("Open this address in a browser:\n  {}", printable::line(url, 4_000)))?;
+        .say(&format!("Open this address in a browser:\n  {}", printable::line(url, 4_000)))?;
     let left = u64::try_from(view.expires - SystemClock::new().now_ms()).unwrap_or(0);
     let address = match listener {
         Some(listener) => {
-            screen.err.line("waiting for the browser to come back; Ctrl-C gives up")?;
+            screen.err.say("waiting for the browser to come back; Ctrl-C gives up")?;
             let wait = tokio::time::timeout(Duration::from_millis(left), arrival(&listener));
             wait.await.map_err(|_| failed("its time is up; begin again".to_owned()))?
         }

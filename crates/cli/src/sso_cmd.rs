@@ -257,7 +257,7 @@ pub(crate) async fn execute(args: SsoArgs, screen: &mut Screen) -> Result<u8, Cl
     if args.json {
         screen.out.line(&answer.to_string())?;
     } else {
-        screen.out.print(&told)?;
+        screen.out.prose(&told)?;
     }
     Ok(0)
 }
@@ -304,9 +304,9 @@ async fn test(
         "Open this in a browser, and sign in there (it works once, for ten minutes):\n\n  {url}\n"
     );
     if as_json {
-        screen.err.print(&told)?
+        screen.err.prose(&told)?
     } else {
-        screen.out.print(&told)?
+        screen.out.prose(&told)?
     }
     if no_wait {
         return Ok(0);
@@ -320,7 +320,7 @@ async fn test(
         if as_json {
             screen.out.line(&answer["report"].to_string())?;
         } else {
-            screen.out.print(&reported(&row, report))?;
+            screen.out.prose(&reported(&row, report))?;
         }
         return Ok(u8::from(!report.is_good));
     }
@@ -373,7 +373,7 @@ fn list(rows: &[ConnectionRow], width: Option<usize>) -> String {
     let mut table = vec![["NAME", "STATE", "ISSUER", "CONNECTION"].map(str::to_owned)];
     table.extend(rows.iter().map(|row| {
         [
-            printable::line(&row.name, 80),
+            printable::line(&row.name, 40),
             printable::line(&row.state, 40),
             printable::line(&row.issuer, 200),
             printable::line(&row.id, 80),

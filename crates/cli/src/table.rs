@@ -1,5 +1,7 @@
 //! Tables for people.
 
+use crate::wrap::shortened;
+
 /// Aligns the columns of rows by characters. The first row is the heading. The last column is not padded. No rows
 /// give an empty text.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
@@ -18,7 +20,7 @@ fn aligned<const N: usize>(rows: &[[String; N]], widths: &[usize]) -> String {
     for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
-            let cell = shortened(cell, *width);
+            let cell = shortened(cell, Some(*width));
             line.push_str(&cell);
             line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
         }
@@ -51,15 +53,6 @@ pub(crate) fn fitted<const N: usize>(rows: &[[String; N]], width: Option<usize>)
         }
         shown -= 1;
     }
-}
-
-fn shortened(cell: &str, width: usize) -> String {
-    if cell.chars().count() <= width {
-        return cell.to_owned();
-    }
-    let mut short: String = cell.chars().take(width.saturating_sub(1)).collect();
-    short.push('…');
-    short
 }
 
 /// Formats a number of things: `1 file`, `2 files`.

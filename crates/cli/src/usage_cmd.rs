@@ -132,7 +132,7 @@ pub(crate) async fn execute(args: UsageArgs, screen: &mut Screen) -> Result<u8, 
     }
     let answer: Answer = parsed(&answer, "usage")?;
     if answer.rows.is_empty() && answer.previous.as_ref().is_none_or(|it| it.rows.is_empty()) {
-        screen.out.line("nothing was used in this time")?;
+        screen.out.say("nothing was used in this time")?;
         return Ok(0);
     }
     let mut shown = lines(args.of, args.step, &answer.by, &answer.names, &answer.rows);

@@ -154,7 +154,7 @@ fn failed(screen: &mut Screen, error: &Failure) -> ExitCode {
         Style::Plain => "error:",
         Style::Fancy => "\x1b[1;31merror:\x1b[0m",
     };
-    let _unwritable = screen.err.line(&format!("{word} {error}"));
+    let _unwritable = screen.err.say(&format!("{word} {error}"));
     ExitCode::from(error.exit_code())
 }
 

@@ -48,7 +48,7 @@ async fn serve(args: &SimulatedArgs, screen: &mut Screen) -> Result<u8, CliError
         let why = client::cause_text(&error);
         CliError::Usage(format!("cannot listen on {bind}: {why}; choose another --port"))
     })?;
-    screen.out.line(&format!(
+    screen.out.say(&format!(
         "simulated model (not a language model) at {url}; use it with: opencode-cloud up --model-url {url}",
         url = running.url()
     ))?;

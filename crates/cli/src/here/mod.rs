@@ -67,7 +67,7 @@ pub(crate) async fn send(
         Ok::<_, CliError>((here, survey, packs))
     };
     let (here, survey, packs) = blocking(packed).await?;
-    screen.err.print(&summary(&here.top, &survey, &packs))?;
+    screen.err.prose(&summary(&here.top, &survey, &packs))?;
     for (_, bytes) in [&packs.commits, &packs.changes].into_iter().flatten() {
         if *bytes > there.max_bytes {
             return Err(CliError::Usage(format!(
@@ -78,7 +78,7 @@ pub(crate) async fn send(
         }
     }
     if is_only_shown {
-        screen.err.line("nothing was sent")?;
+        screen.err.say("nothing was sent")?;
         return Ok(None);
     }
     agreed(&survey, &packs, screen)?;

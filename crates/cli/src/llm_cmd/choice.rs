@@ -68,7 +68,7 @@ fn resolve(choice: (&str, &str, Option<&str>), screen: &mut Screen) -> Result<Re
         Err(error @ ResolveError::UnknownModel { .. }) => error,
         other => return other.map_err(told),
     };
-    screen.err.line(&format!("warning: {error}; asking for it all the same"))?;
+    screen.err.say(&format!("warning: {error}; asking for it all the same"))?;
     let (provider, model, _) = choice;
     let models = [(model.to_owned(), ModelPatch::default())].into();
     let over = ProviderOverride { models, ..ProviderOverride::default() };
@@ -114,7 +114,7 @@ impl RouteArgs {
         let choice = (provider.as_str(), request.model.as_str(), self.variant.as_deref());
         let resolved = resolve(choice, screen)?;
         if let Some(notice) = &resolved.notice {
-            screen.err.line(&format!("notice: {notice}"))?;
+            screen.err.say(&format!("notice: {notice}"))?;
         }
         resolved.api_id().clone_into(&mut request.model);
         request.generation = resolved.generation(&request.generation);

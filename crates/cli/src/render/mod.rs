@@ -21,6 +21,7 @@ pub use text::PartTexts;
 pub use tool_line::{hosted_line, running_line, tool_line};
 
 use crate::output::Style;
+use crate::wrap::shortened;
 
 /// Text to print: `out` first, then `err`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Renderer {
     style: Style,
     /// Whether to remove control characters from foreign text.
     cleans: bool,
+    /// The columns of the terminal. Lines of calls are cut to them.
+    width: Option<usize>,
     texts: PartTexts,
     intents: BTreeMap<CallId, ToolIntent>,
     /// Running calls that were not announced yet, with the number of looks at them.
@@ -50,12 +53,13 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// Renders for an output of style `style`; `cleans` if it is a terminal.
+    /// Renders for an output of style `style`; `cleans` if it is a terminal, which has `width` columns.
     #[must_use]
-    pub fn new(style: Style, cleans: bool) -> Self {
+    pub fn new(style: Style, cleans: bool, width: Option<usize>) -> Self {
         Self {
             style,
             cleans,
+            width,
             texts: PartTexts::default(),
             intents: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -96,7 +100,7 @@ impl Renderer {
         for call in told {
             self.running.remove(&call);
             if let Some(intent) = self.intents.get(&call) {
-                let line = running_line(self.style, intent);
+                let line = shortened(&running_line(self.style, intent), self.width);
                 self.note_as_is(&line, &mut printed);
             }
         }
@@ -262,7 +266,7 @@ impl Renderer {
 
     fn release(&mut self, to: &mut Printed) {
         for line in self.waiting.drain(..) {
-            to.out.push_str(&line);
+            to.out.push_str(&shortened(&line, self.width));
             to.out.push('\n');
         }
     }

@@ -59,7 +59,7 @@ fn shown(renderer: &mut Renderer, events: &[SessionEvent]) -> Printed {
 
 #[test]
 fn text_streams_once_whether_it_comes_as_deltas_checkpoints_or_settled() {
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     assert_eq!(renderer.delta(&delta("prt_1", 0, "hel")).out, "hel");
     assert_eq!(renderer.delta(&delta("prt_1", 0, "hel")).out, "");
     let data = json!({"turn": "trn_1", "part": "prt_1", "offset": 0, "text": "hello"});
@@ -75,14 +75,14 @@ fn text_streams_once_whether_it_comes_as_deltas_checkpoints_or_settled() {
 
 #[test]
 fn reasoning_is_not_shown() {
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     let reasoning = Delta { kind: DeltaKind::Reasoning, ..delta("prt_1", 0, "hm") };
     assert_eq!(renderer.delta(&reasoning), Printed::default());
 }
 
 #[test]
 fn the_line_of_a_tool_waits_for_the_end_of_a_line_of_text() {
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     assert_eq!(renderer.delta(&delta("prt_1", 0, "I read")).out, "I read");
     let events = [called("call_1", "a"), called("call_2", "b"), settled("call_2")];
     assert_eq!(shown(&mut renderer, &events).out, "");
@@ -93,13 +93,13 @@ fn the_line_of_a_tool_waits_for_the_end_of_a_line_of_text() {
 #[test]
 fn a_terminal_is_never_steered_by_a_model_but_a_pipe_gets_every_byte() {
     let hostile = delta("prt_1", 0, "a\u{1b}[2Jb");
-    assert_eq!(Renderer::new(Style::Fancy, true).delta(&hostile).out, "a[2Jb");
-    assert_eq!(Renderer::new(Style::Plain, false).delta(&hostile).out, "a\u{1b}[2Jb");
+    assert_eq!(Renderer::new(Style::Fancy, true, None).delta(&hostile).out, "a[2Jb");
+    assert_eq!(Renderer::new(Style::Plain, false, None).delta(&hostile).out, "a\u{1b}[2Jb");
 }
 
 #[test]
 fn a_lost_turn_is_told_and_its_successor_has_lines_of_its_own() {
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     assert_eq!(renderer.delta(&delta("prt_1", 0, "half")).out, "half");
     let lost = shown(&mut renderer, &[turn_settled("lost")]);
     assert_eq!(lost.out, "\n");
@@ -117,7 +117,7 @@ fn the_model_is_named_once_and_a_simulated_one_is_labelled() {
                     "model": model, "epoch": 1, "step": 1}),
         )
     };
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     let events = [started("m"), started("m"), started("simulated")];
     let shown = shown(&mut renderer, &events);
     assert_eq!(shown.err, "model p/m\nmodel p/simulated (simulated: not a language model)\n");
@@ -125,7 +125,7 @@ fn the_model_is_named_once_and_a_simulated_one_is_labelled() {
 
 #[test]
 fn an_error_is_one_line_with_its_code() {
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     let error = json!({"code": "provider.auth", "message": "set a key"});
     let ended = event("drain.ended", &json!({"outcome": "failed", "error": error}));
     assert_eq!(renderer.event(&ended).err, "error: set a key (provider.auth)\n");
@@ -166,7 +166,7 @@ fn what_is_to_be_known_of_a_model_is_told_and_what_its_provider_ran_is_shown_in_
         {"type": "text", "id": "prt_4", "text": "So."},
     ]));
     assert_eq!(summary(&reply), "trn_1 stop, 0 calls, web_search by the provider: Looking.");
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     let printed = shown(&mut renderer, &[started, reply]);
     assert_eq!(printed.err, "model p/m (high)\nnotice: m is deprecated\n");
     assert_eq!(printed.out, "Looking.\n[ok] web_search x (by the provider)\nSo.\n");
@@ -175,7 +175,7 @@ fn what_is_to_be_known_of_a_model_is_told_and_what_its_provider_ran_is_shown_in_
 // Finding trial 7: nothing was shown until a tool had ended.
 #[test]
 fn a_tool_that_takes_long_is_announced_once() {
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     assert_eq!(shown(&mut renderer, &[called("call_1", "a.txt")]), Printed::default());
     assert_eq!(renderer.announce(), Printed::default(), "it may end at once");
     assert_eq!(renderer.announce().err, "[running] read a.txt\n");
@@ -189,7 +189,7 @@ fn a_tool_that_takes_long_is_announced_once() {
 // Finding trial 7: "trying again" had neither a number nor a delay.
 #[test]
 fn a_retry_tells_its_number_and_its_delay() {
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     renderer.at(1_000);
     let error = json!({"code": "provider.rate_limit", "message": "too many requests"});
     let retry = json!({"turn": "trn_1", "ordinal": 2, "at": 4_250, "error": error});
@@ -200,7 +200,7 @@ fn a_retry_tells_its_number_and_its_delay() {
 // Finding trial 21: "interrupted" came before the line of the tool that it stopped.
 #[test]
 fn an_interrupt_is_told_after_what_it_stopped() {
-    let mut renderer = Renderer::new(Style::Plain, false);
+    let mut renderer = Renderer::new(Style::Plain, false, None);
     let asked = event("interrupt.requested", &json!({"target": {"type": "drain"}}));
     let ended = event("drain.ended", &json!({"outcome": "interrupted"}));
     assert_eq!(renderer.event(&asked), Printed::default());

@@ -68,7 +68,7 @@ pub(crate) async fn execute(args: ExportArgs, screen: &mut Screen) -> Result<u8,
         screen.out.line(&line.to_string())?;
         return Ok(0);
     }
-    screen.out.line(&format!(
+    screen.out.say(&format!(
         "exported {id} to {shown}: {events} events, {}; it holds the whole conversation and its files\n\
          import it at another service with: opencode-cloud import {shown} --url URL",
         size(bytes)

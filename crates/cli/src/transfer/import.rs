@@ -57,7 +57,7 @@ pub(crate) async fn execute(args: ImportArgs, screen: &mut Screen) -> Result<u8,
     if let Some(bytes) = file.metadata().ok().filter(std::fs::Metadata::is_file)
         && screen.err.is_terminal()
     {
-        screen.err.line(&format!("importing {} …", size(bytes.len())))?;
+        screen.err.say(&format!("importing {} …", size(bytes.len())))?;
     }
     let body = reqwest::Body::wrap_stream(pieces(tokio::fs::File::from_std(file)));
     let answer = client.import(directory.as_deref(), body).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn execute(args: ImportArgs, screen: &mut Screen) -> Result<u8,
         screen.out.line(&answer.to_string())?;
         return Ok(0);
     }
-    screen.out.print(&told(&parsed(&answer, "the imported session")?))?;
+    screen.out.prose(&told(&parsed(&answer, "the imported session")?))?;
     Ok(0)
 }
 

@@ -184,7 +184,7 @@ async fn reset(
 
 fn print(screen: &mut Screen, lines: &[String]) -> Result<(), ServeError> {
     for line in lines {
-        screen.out.line(line).map_err(|error| ServeError::stopped("cannot print", &error))?;
+        screen.out.say(line).map_err(|error| ServeError::stopped("cannot print", &error))?;
     }
     Ok(())
 }

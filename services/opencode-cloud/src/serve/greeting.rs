@@ -43,7 +43,7 @@ impl Greeting<'_> {
     pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), ServeError> {
         let program = program();
         for line in self.lines(&program) {
-            screen.out.line(&line).map_err(|error| {
+            screen.out.say(&line).map_err(|error| {
                 ServeError::stopped("cannot print where the service is", &error)
             })?;
         }

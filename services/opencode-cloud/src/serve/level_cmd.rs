@@ -35,7 +35,7 @@ pub async fn execute(args: LevelArgs, screen: &mut Screen) -> Result<u8, ServeEr
         before
     };
     let line = told(before, level);
-    screen.out.line(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
+    screen.out.say(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
     Ok(0)
 }
 

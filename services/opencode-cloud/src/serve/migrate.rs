@@ -48,7 +48,7 @@ pub async fn execute(args: MigrateArgs, screen: &mut Screen) -> Result<u8, Serve
     };
     store::migrate(&url).await?;
     let line = format!("the database is at schema {}", store::SCHEMA_VERSION);
-    screen.out.line(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
+    screen.out.say(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
     Ok(0)
 }
 

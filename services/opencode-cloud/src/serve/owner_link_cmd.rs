@@ -66,7 +66,7 @@ pub async fn execute(args: OwnerLinkArgs, screen: &mut Screen) -> Result<u8, Ser
     let failed = |error| ServeError::stopped("cannot print the link", &error);
     screen.out.line(&url).map_err(failed)?;
     let told = "open it in a browser within an hour; it logs an owner in, once";
-    screen.err.line(told).map_err(failed)?;
+    screen.err.say(told).map_err(failed)?;
     Ok(0)
 }
 

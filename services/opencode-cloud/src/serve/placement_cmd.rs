@@ -214,6 +214,6 @@ pub async fn execute(what: What, screen: &mut Screen) -> Result<u8, ServeError> 
             format!("node {node} drains")
         }
     };
-    screen.out.line(&done).map_err(|error| ServeError::stopped("cannot print", &error))?;
+    screen.out.say(&done).map_err(|error| ServeError::stopped("cannot print", &error))?;
     Ok(0)
 }

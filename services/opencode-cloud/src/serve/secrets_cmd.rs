@@ -76,7 +76,7 @@ pub async fn execute(command: SecretsCommand, screen: &mut Screen) -> Result<u8,
             return Err(ServeError::Usage("give --dir DIR or --kubernetes NAME".to_owned()));
         }
     };
-    screen.out.line(&told).map_err(|error| ServeError::stopped("cannot print", &error))?;
+    screen.out.say(&told).map_err(|error| ServeError::stopped("cannot print", &error))?;
     Ok(0)
 }
 

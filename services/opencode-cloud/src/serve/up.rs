@@ -449,6 +449,6 @@ struct Progress<'s> {
 impl Progress<'_> {
     fn say(&mut self, text: &str) {
         // If standard error cannot be written, there is nowhere left to say so.
-        let _unwritable = self.screen.err.line(&format!("opencode-cloud: {text}"));
+        let _unwritable = self.screen.err.say(&format!("opencode-cloud: {text}"));
     }
 }

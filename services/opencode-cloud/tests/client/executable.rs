@@ -331,7 +331,7 @@ async fn where_a_session_goes_on_and_what_it_changed_is_told() {
         (&["revert", "ses_1", "--commit"], "the revert is final"),
         (&["unrevert", "ses_1"], "no revert is staged"),
         (&["diff", "ses_1"], "+++ b/a.txt\n1 file, 2 lines added, 0 removed\n"),
-        (&["diff", "ses_1", "--message", "msg_2", "--stat"], "a.txt  added   2  0\n"),
+        (&["diff", "ses_1", "--message", "msg_2", "--stat"], "added   2  0  a.txt\n"),
     ];
     for (words, told) in said {
         let words = [&["session"], words].concat();

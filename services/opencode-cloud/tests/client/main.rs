@@ -5,6 +5,7 @@ mod executable;
 mod following;
 mod llm;
 mod service;
+mod widths;
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
