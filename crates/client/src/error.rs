@@ -128,15 +128,28 @@ pub enum ClientError {
     },
 }
 
+/// The standing of a call that has failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// The same call may work a moment later. It may have had its effect.
+    Open,
+    /// The service refused, so the call had no effect.
+    Refused,
+    /// Neither is known, or nothing was called.
+    Other,
+}
+
 impl ClientError {
-    /// Returns whether the same call may work a moment later.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
+    fn standing(&self) -> Standing {
         match self {
-            Self::Unreachable { .. } | Self::Silent { .. } => true,
-            Self::Refused { status, .. } => {
-                status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
-            }
+            Self::Unreachable { .. } | Self::Silent { .. } => Standing::Open,
+            Self::Refused { status, .. } => match *status {
+                StatusCode::TOO_MANY_REQUESTS => Standing::Open,
+                status if status.is_server_error() => Standing::Open,
+                status if status.is_client_error() => Standing::Refused,
+                _ => Standing::Other,
+            },
+            Self::Forbidden { .. } => Standing::Refused,
             Self::BadUrl { .. }
             | Self::BadKey
             | Self::Unauthorized { .. }
@@ -145,11 +158,16 @@ impl ClientError {
             | Self::Foreign { .. }
             | Self::UnknownService { .. }
             | Self::SignIn { .. }
-            | Self::Forbidden { .. }
             | Self::NotFound { .. }
             | Self::Unreadable { .. }
-            | Self::LogLost { .. } => false,
+            | Self::LogLost { .. } => Standing::Other,
         }
+    }
+
+    /// Returns whether the same call may work a moment later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.standing() == Standing::Open
     }
 
     /// Returns whether the service answered 409: something else stands, or is no more.
@@ -161,25 +179,7 @@ impl ClientError {
     /// Returns whether the service refused, so that the call had no effect.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::Refused { status, .. } => {
-                status.is_client_error() && *status != StatusCode::TOO_MANY_REQUESTS
-            }
-            Self::Forbidden { .. } => true,
-            Self::Unreachable { .. }
-            | Self::Silent { .. }
-            | Self::BadUrl { .. }
-            | Self::BadKey
-            | Self::Unauthorized { .. }
-            | Self::NoKey { .. }
-            | Self::Profile(_)
-            | Self::Foreign { .. }
-            | Self::UnknownService { .. }
-            | Self::SignIn { .. }
-            | Self::NotFound { .. }
-            | Self::Unreadable { .. }
-            | Self::LogLost { .. } => false,
-        }
+        self.standing() == Standing::Refused
     }
 
     /// Returns how long the service asked us to wait, if it did.

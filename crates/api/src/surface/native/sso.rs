@@ -150,23 +150,23 @@ pub(crate) struct ConnectionRequest {
     domains: Option<Vec<String>>,
 }
 
-/// A change of rules.
-struct RulesChange {
-    scopes: Option<Vec<String>>,
-    groups_claim: Option<String>,
-    groups: Option<BTreeMap<String, String>>,
-    default_role: Option<String>,
-    domains: Option<Vec<String>>,
-}
-
-impl RulesChange {
-    fn is_empty(&self) -> bool {
-        let Self { scopes, groups_claim, groups, default_role, domains } = self;
-        scopes.is_none()
-            && groups_claim.is_none()
-            && groups.is_none()
-            && default_role.is_none()
-            && domains.is_none()
+impl ConnectionRequest {
+    fn changes_rules(&self) -> bool {
+        let Self {
+            name: _,
+            client_id: _,
+            client_secret: _,
+            scopes,
+            groups_claim,
+            groups,
+            default_role,
+            domains,
+        } = self;
+        scopes.is_some()
+            || groups_claim.is_some()
+            || groups.is_some()
+            || default_role.is_some()
+            || domains.is_some()
     }
 
     /// Changes rules, and checks what comes of it.
@@ -266,7 +266,14 @@ pub(crate) async fn create(
     let issuer = Issuer::parse(&request.issuer).map_err(ApiError::invalid)?;
     state.credentials().egress().rules().check(issuer.url()).map_err(ApiError::invalid)?;
     let NewConnectionRequest { scopes, groups_claim, groups, default_role, domains, .. } = request;
-    let rules = RulesChange { scopes, groups_claim, groups, default_role, domains };
+    let rules = ConnectionRequest {
+        scopes,
+        groups_claim,
+        groups,
+        default_role,
+        domains,
+        ..ConnectionRequest::default()
+    };
     let rules = rules.onto(default_rules(), &issuer)?;
     let now = state.clock().now_ms();
     let new = IdpId::mint(&mut IdMint::after(Stamp::default(), now));
@@ -314,25 +321,20 @@ pub(crate) async fn change(
 ) -> Result<Json<ConnectionView>, ApiError> {
     let before = state.store().idp(caller.org, id(&idp)?).await?;
     let issuer = Issuer::parse(&before.issuer).map_err(ApiError::internal)?;
-    let ConnectionRequest { scopes, groups_claim, groups, default_role, domains, .. } = request;
-    let rules = RulesChange { scopes, groups_claim, groups, default_role, domains };
-    let rules = if rules.is_empty() {
-        None
-    } else {
-        Some(rules.onto(StoredRules::read(&before.rules)?, &issuer)?.text())
-    };
     let secret = match request.client_secret.as_deref() {
         Some(text) => {
             Some(Some(sealed(&state, caller.org, &before.id, before.version + 1, text).await?))
         }
         None => None,
     };
-    let change = IdpChange {
-        name: request.name.as_deref().map(name).transpose()?,
-        client_id: request.client_id.as_deref().map(client_id).transpose()?,
-        secret,
-        rules,
+    let name = request.name.as_deref().map(name).transpose()?;
+    let client_id = request.client_id.as_deref().map(client_id).transpose()?;
+    let rules = if request.changes_rules() {
+        Some(request.onto(StoredRules::read(&before.rules)?, &issuer)?.text())
+    } else {
+        None
     };
+    let change = IdpChange { name, client_id, secret, rules };
     let row = state.store().change_idp(caller.org, before.id, before.version, change).await?;
     let row = row.map_err(|refused| ApiError::Conflict(refused.to_string()))?;
     Ok(Json(view(&state, row)?))
