@@ -106,9 +106,13 @@ mod tests {
         pack
     }
 
+    fn at_noon() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_hours(12)
+    }
+
     #[test]
     fn the_copies_unused_for_longest_go_first() {
-        let (folder, now) = (tempfile::tempdir().expect("a folder"), SystemTime::now());
+        let (folder, now) = (tempfile::tempdir().expect("a folder"), at_noon());
         let at = |name, hours| make(folder.path(), name, now, Duration::from_hours(hours));
         let (old, older, new) = (at("org/old", 3), at("other/older", 5), at("org/new", 2));
         let making = folder.path().join(".tmp-1/objects");
@@ -124,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_a_fill_may_read_stays() {
-        let (folder, now) = (tempfile::tempdir().expect("a folder"), SystemTime::now());
+        let (folder, now) = (tempfile::tempdir().expect("a folder"), at_noon());
         let pack = make(folder.path(), "org/repository", now, Duration::from_mins(59));
         assert_eq!(bound(folder.path(), 0, now).expect("bounded"), 0);
         assert!(pack.exists());
