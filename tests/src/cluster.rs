@@ -15,7 +15,7 @@ use crate::executable::executable;
 
 use crate::process::{Process, known};
 use crate::settle::eventually;
-use crate::world::{KEY, PROFILE_VARIABLE, World, none_left};
+use crate::world::{KEY, PROFILE_VARIABLE, World, kept_key, none_left};
 
 /// How long a start may take: ten processes of a debug build, on two busy cores.
 const START_SECONDS: u64 = 120;
@@ -51,9 +51,21 @@ pub struct Cluster {
 impl Cluster {
     pub(crate) async fn start(world: &World, flags: &[&str]) -> Result<Self> {
         let port = boot::free_port()?;
+        let flags =
+            [&world.flags()[..], &flags.iter().map(|flag| (*flag).to_owned()).collect::<Vec<_>>()]
+                .concat();
+        Self::launch(world, port, &flags, Some(KEY)).await
+    }
+
+    /// Starts a cluster with exactly these flags. Requests use `key`; `None` takes the key that its data folder keeps.
+    pub(crate) async fn launch(
+        world: &World,
+        port: u16,
+        flags: &[String],
+        key: Option<&str>,
+    ) -> Result<Self> {
         let mut args = vec!["dev-cluster".to_owned(), "--port".to_owned(), port.to_string()];
-        args.extend(world.flags());
-        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        args.extend(flags.iter().cloned());
         let profile = (PROFILE_VARIABLE.to_owned(), world.profile().display().to_string());
         let mut process =
             Process::start("cluster", &executable()?, &args, &[profile], &world.logs())?;
@@ -65,9 +77,13 @@ impl Cluster {
             Ok(manifest.exists().then_some(()))
         })
         .await?;
+        let key = match key {
+            Some(key) => key.to_owned(),
+            None => kept_key(world)?,
+        };
         let mut cluster = Self { process, manifest, gateways: Vec::new() };
         for gateway in cluster.of("gateway")? {
-            cluster.gateways.push(Api::new(&gateway.url, KEY)?);
+            cluster.gateways.push(Api::new(&gateway.url, &key)?);
         }
         for gateway in &cluster.gateways {
             eventually("a gateway is ready", 60, async || {
@@ -107,7 +123,7 @@ impl Cluster {
     /// # Errors
     /// When there is no executable.
     pub fn cli(&self) -> Result<Cli> {
-        Cli::new(self.gateways[0].url(), KEY)
+        Cli::new(self.gateways[0].url(), self.gateways[0].key())
     }
 
     /// Signals the first process of a role, and returns it.

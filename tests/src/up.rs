@@ -13,7 +13,7 @@ use crate::executable::executable;
 use crate::orphans::processes_naming;
 use crate::process::{Process, without_our_settings};
 use crate::settle::eventually;
-use crate::world::{KEY, PROFILE_VARIABLE, World, none_left};
+use crate::world::{KEY, PROFILE_VARIABLE, World, kept_key, none_left};
 
 /// How long a start may take, on a busy machine.
 const START_SECONDS: u64 = 90;
@@ -84,10 +84,7 @@ impl Up {
         .await?;
         let kept = match key {
             Some(key) => key.to_owned(),
-            None => std::fs::read_to_string(world.data().join("client.key"))
-                .context("`up` kept no key")?
-                .trim()
-                .to_owned(),
+            None => kept_key(world)?,
         };
         let api = Api::new(&url, &kept)?;
         eventually("/readyz answers 200", 60, async || Ok(api.is_ready().await.then_some(())))

@@ -94,14 +94,13 @@ impl World {
     /// Returns the flags of every service of this world.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
-        vec![
-            "--data-dir".to_owned(),
-            self.data().display().to_string(),
-            "--model-url".to_owned(),
-            self.model_url(),
-            "--bootstrap-key".to_owned(),
-            KEY.to_owned(),
-        ]
+        let given = ["--bootstrap-key".to_owned(), KEY.to_owned()];
+        self.flags_without_key().into_iter().chain(given).collect()
+    }
+
+    fn flags_without_key(&self) -> Vec<String> {
+        let (data, model) = (self.data().display().to_string(), self.model_url());
+        vec!["--data-dir".to_owned(), data, "--model-url".to_owned(), model]
     }
 
     /// Starts `up` and waits until it is ready.
@@ -127,6 +126,21 @@ impl World {
     pub async fn cluster(&self, flags: &[&str]) -> Result<Cluster> {
         Cluster::start(self, flags).await
     }
+
+    /// Starts `dev-cluster` at a port, with the owner's key that its data folder keeps.
+    ///
+    /// # Errors
+    /// When it does not get ready, with its output.
+    pub async fn cluster_of_owner(&self, port: u16) -> Result<Cluster> {
+        Cluster::launch(self, port, &self.flags_without_key(), None).await
+    }
+}
+
+/// Returns the key that the data folder of the world's service keeps.
+pub(crate) fn kept_key(world: &World) -> Result<String> {
+    let file = world.data().join("client.key");
+    let key = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    Ok(key.trim().to_owned())
 }
 
 /// Waits until nothing names the world's folder. Watchers end a moment after the process that they watch.

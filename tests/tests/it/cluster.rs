@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use journeys::{Cluster, World, ancestors, events_of, eventually, oracle, processes_naming};
+use journeys::{
+    Api, Cli, Cluster, World, ancestors, events_of, eventually, oracle, processes_naming,
+};
 use rustix::process::Signal;
 use serde_json::json;
 use simulated_model::{Script, ScriptedCall};
@@ -12,7 +15,7 @@ use simulated_model::{Script, ScriptedCall};
 #[tokio::test]
 async fn a_cluster_loses_any_member_and_nothing_else() -> Result<()> {
     let world = World::new().await?;
-    let cluster = world.cluster(&[]).await?;
+    let cluster = started_slowly(&world).await?;
     the_manifest_tells_every_process(&cluster)?;
     // It is told after the manifest is there.
     eventually("the sandbox is told", 30, async || {
@@ -25,6 +28,29 @@ async fn a_cluster_loses_any_member_and_nothing_else() -> Result<()> {
     the_leader_of_placement_dies(&world, &cluster).await?;
     a_gateway_dies(&world, &cluster).await?;
     cluster.stop(&world).await
+}
+
+/// Starts a cluster that has to wait where it writes the caller's profile. Until then it says to nobody that it is ready.
+async fn started_slowly(world: &World) -> Result<Cluster> {
+    let port = boot::free_port()?;
+    let held = fs::File::create(world.profile().with_added_extension("lock"))?;
+    held.lock()?;
+    let waits = async {
+        let gateway = Api::new(&format!("http://127.0.0.1:{port}"), "none")?;
+        let ready = async || Ok(gateway.is_ready().await.then_some(()));
+        eventually("a gateway is ready", 120, ready).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let said = fs::read_to_string(world.logs().join("cluster.out"))?;
+        ensure!(said.is_empty() && !world.data().join("cluster.json").exists(), "{said}");
+        drop(held);
+        Ok(())
+    };
+    let (cluster, waited) = tokio::join!(world.cluster_of_owner(port), waits);
+    waited?;
+    let cluster = cluster?;
+    let listed = Cli::of_profile(world)?.run(&["session", "list"]).await?;
+    ensure!(listed.code == Some(0), "commands find URL and key in the profile: {listed:?}");
+    Ok(cluster)
 }
 
 fn the_manifest_tells_every_process(cluster: &Cluster) -> Result<()> {

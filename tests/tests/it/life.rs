@@ -1,9 +1,14 @@
 //! The life of `up`: first boot, Ctrl-C and deaths, with nothing lost and no process left behind.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use journeys::{Cli, Up, World, events_of, eventually, oracle, processes_naming, superuser_url};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::io::Errno;
 use serde_json::json;
 use simulated_model::{Script, ScriptedCall};
 use sqlx::Connection;
@@ -107,6 +112,43 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     up.stop(&world).await
 }
 
+fn make_pipe(path: &Path) -> Result<()> {
+    Ok(mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?)
+}
+
+/// Stops a start where it reads the profile, which is a pipe, and where it makes the login link. Whoever gets an answer of
+/// the service finds key, profile and link.
+async fn nobody_is_answered_before_all_is_there(world: &World, port: u16) -> Result<()> {
+    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_millis(500)).build()?;
+    let url = format!("http://127.0.0.1:{port}/healthz");
+    let is_answered = async || http.get(&url).send().await.is_ok();
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits())?;
+    let pipe = eventually("the start reads the profile", 90, async || {
+        match File::options().write(true).custom_flags(nonblocking).open(world.profile()) {
+            Ok(pipe) => Ok(Some(pipe)),
+            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await?;
+    ensure!(world.data().join("client.key").exists(), "the key is kept before the profile is");
+    ensure!(!is_answered().await, "it answers without a profile");
+    let mut postgres = sqlx::PgConnection::connect(&superuser_url(&world.data())?).await?;
+    let mut lock = postgres.begin().await?;
+    sqlx::query("LOCK TABLE login_link").execute(&mut *lock).await?;
+    drop(pipe);
+    eventually("the start makes the link", 30, async || {
+        let waits = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)");
+        let waits: bool = waits.fetch_one(&mut *lock).await?;
+        Ok(waits.then_some(()))
+    })
+    .await?;
+    ensure!(fs::read_to_string(world.profile())?.contains(&url[..url.len() - "/healthz".len()]));
+    ensure!(!is_answered().await, "it answers without a link");
+    lock.rollback().await?;
+    Ok(postgres.close().await?)
+}
+
 // Finding trial 1: a failed first start made the key and never showed it; the next one said "as shown at the first
 // start".
 #[tokio::test]
@@ -127,7 +169,15 @@ async fn a_failed_first_start_does_not_lose_the_key() -> Result<()> {
     // The next start writes a lost profile again.
     up.stop(&world).await?;
     fs::remove_file(world.profile())?;
-    let up = Up::launch(&world, &flags, &[], None).await?;
+    let port = boot::free_port()?;
+    make_pipe(&world.profile())?;
+    let flags = [&flags[..], &words(&["--port", &port.to_string()])[..]].concat();
+    let (up, waited) = tokio::join!(
+        Up::launch(&world, &flags, &[], None),
+        nobody_is_answered_before_all_is_there(&world, port)
+    );
+    waited?;
+    let up = up?;
     let listed = Cli::of_profile(&world)?.run(&["session", "list"]).await?;
     ensure!(listed.code == Some(0), "{listed:?}");
     up.stop(&world).await

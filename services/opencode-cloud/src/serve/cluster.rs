@@ -217,6 +217,14 @@ impl Cluster {
         self.gateways(args, &common)?;
         self.start_missing()?;
         self.wait_ready(stop).await?;
+        let gateways = self.processes.iter().filter(|process| process.role == "gateway");
+        let gateways: Vec<String> = gateways.map(|process| process.url.clone()).collect();
+        // Whoever sees that the cluster is ready finds it in the profile.
+        let place = bootstrap::note(&owner.key, &gateways);
+        let login = match gateways.first() {
+            Some(gateway) => Some(self.login(&database, &owner, gateway).await?),
+            None => None,
+        };
         self.write_manifest()?;
         say(screen, &self.sandbox(args).await?);
         let mut lines = vec!["OpenCode Cloud is ready, as a cluster on this machine:".to_owned()];
@@ -224,14 +232,8 @@ impl Cluster {
             lines.push(format!("  {:10} {:7} {}", process.role, process.pid, process.url));
         }
         lines.push(format!("Data:  {}", self.data.path().display()));
-        let gateways = self.processes.iter().filter(|process| process.role == "gateway");
-        let gateways: Vec<String> = gateways.map(|process| process.url.clone()).collect();
-        let place = bootstrap::note(&owner.key, &gateways);
         lines.push(format!("Key:   {}", place.told));
-        if let Some(gateway) = gateways.first() {
-            let login = self.login(&database, &owner, gateway).await?;
-            lines.push(format!("Login: {login} (once, within an hour)"));
-        }
+        lines.extend(login.map(|login| format!("Login: {login} (once, within an hour)")));
         if simulated.is_some() {
             lines.push("Model: simulated: a small program, not a language model".into());
         }
@@ -239,7 +241,7 @@ impl Cluster {
         let key = if place.is_in_profile { "" } else { "OPENCODE_CLOUD_KEY=KEY " };
         lines.push(format!("  {key}{} run \"list the files\"", cli::program()));
         for line in lines {
-            screen.out.line(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
+            screen.out.say(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
         }
         let ended = self.watch(args, stop, screen).await;
         if let Some(simulated) = simulated {
@@ -701,5 +703,5 @@ async fn answers(url: &str) -> Result<(), ServeError> {
 
 fn say(screen: &mut Screen, text: &str) {
     // If standard error cannot be written, there is nowhere left to say so.
-    let _unwritable = screen.err.line(&format!("opencode-cloud: {text}"));
+    let _unwritable = screen.err.say(&format!("opencode-cloud: {text}"));
 }
