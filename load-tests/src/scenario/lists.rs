@@ -48,6 +48,8 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     note(&format!("creating {} sessions", args.sessions));
     create(&up, args.sessions).await?;
     up.postgres.execute("ANALYZE").await?;
+    // The service has closed the first connection, over which nothing came meanwhile.
+    let mut http = up.http().await?;
     let directory = folder(&up, DIRECTORIES / 2);
     let project = project(&mut http, &directory).await?;
     for (name, path) in [
