@@ -45,7 +45,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     tokio::time::sleep(QUIET).await;
     let idle = up.postgres.number(NEXT).await? - before;
     ensure!(idle == 0, "{idle} transaction ids were taken while nothing was asked");
-    // What drains use is counted beside them, once in two seconds however many there are.
+    // The use of drains is counted beside them, once in two seconds however many there are.
     up.postgres.no_chores().await?;
 
     for turns in [1_u32, 2, 3, 5] {

@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::folders::delete;
+
 /// A fill may read a pack for this long after it has asked for it.
 const IN_USE: Duration = Duration::from_hours(1);
 
@@ -37,12 +39,8 @@ pub(super) fn bound(folder: &Path, most: u64, now: SystemTime) -> io::Result<u64
             break;
         }
         // The pack goes first: a pack that is there has its index.
-        for path in [&copy.pack, &copy.index] {
-            match std::fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _done => {}
-            }
-        }
+        delete(&copy.pack)?;
+        delete(&copy.index)?;
         bytes -= copy.bytes;
         removed += copy.bytes;
     }

@@ -157,7 +157,8 @@ fn remove(options: &WorkerOptions, org: OrgId, gone: &LocationId) -> io::Result<
     Ok(())
 }
 
-fn delete(path: &Path) -> io::Result<()> {
+/// Removes a file or a folder with all in it. Another worker may have removed it already.
+pub(super) fn delete(path: &Path) -> io::Result<()> {
     let deleted = match std::fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
         Ok(_) => std::fs::remove_file(path),
