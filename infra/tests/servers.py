@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pwd
+import random
 import re
 import shutil
 import signal
@@ -67,10 +68,18 @@ def folder():
         yield pathlib.Path(path)
 
 
+# In an order of this process's own, below the ports that the system gives away: nobody takes one of them between
+# the choice and the server that listens there.
+PORTS = iter(random.sample(range(20_000, 32_000), 12_000))
+
+
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port that nothing listens on, and that no call before this one returned."""
+    for port in PORTS:
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 @contextlib.contextmanager
