@@ -33,8 +33,8 @@ use crate::render::{StockEvent, StockFacts, asked, deleted, events, failed, file
 use crate::settings::ApiSettings;
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
-/// How many frames a client may be behind before its stream ends.
-const QUEUE: usize = 2_048;
+/// How many frames a client may be behind before its stream ends: a third of a second of 800 turns a second.
+const QUEUE: usize = 8_192;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A session that is idle for this long is no longer followed until it changes again.
 const IDLE_FOR: Duration = Duration::from_secs(60);

@@ -153,11 +153,11 @@ mod tests {
     use super::*;
 
     fn frame(text: &'static str) -> StockFrame {
-        StockFrame { directory: "/d".into(), local: text.into(), global: Bytes::new() }
+        StockFrame::new("/d".into(), text.into(), Bytes::new())
     }
 
     fn texts(frames: &[StockFrame]) -> Vec<&[u8]> {
-        frames.iter().map(|frame| frame.local.as_ref()).collect()
+        frames.iter().map(|frame| frame.local().as_ref()).collect()
     }
 
     fn at(session: &str) -> SessionRef {
@@ -179,7 +179,7 @@ mod tests {
         let (replayed, mut live) = prompts.subscribe(ours.org, &sender);
         assert_eq!(texts(&replayed), [b"one"]);
         prompts.send(ours.org, &ours.session, &sender, frame("two"));
-        assert_eq!(live.recv().await.expect("a frame").local, "two");
+        assert_eq!(live.recv().await.expect("a frame").local(), "two");
         assert_eq!(prompts.taken_up(ours.org), HashMap::from([(ours.session.clone(), Seq(3))]));
         assert!(prompts.subscribe(OrgId::random(), &sender).0.is_empty());
     }

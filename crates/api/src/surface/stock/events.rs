@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use domain::{Clock, IdMint, Stamp};
 use futures::stream;
 use serde_json::json;
 use tasks::CancellationToken;
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::TryRecvError;
 use tokio::time::timeout;
 
 use super::place::Named;
@@ -23,6 +24,8 @@ use crate::render::{StockKind, event};
 use crate::surface::extract::CanRead;
 
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
+/// Frames are added to a chunk until it has this many bytes.
+const CHUNK: usize = 32 * 1024;
 
 /// The frames that a client wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,8 @@ struct Listener {
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
     greeted: bool,
+    /// Whether frames were lost, since the client is too slow.
+    is_behind: bool,
 }
 
 impl Listener {
@@ -51,34 +56,57 @@ impl Listener {
             return Some(self.own(StockKind::ServerConnected));
         }
         while let Some(frame) = self.replayed.pop_front() {
-            if let Some(bytes) = self.wanted(frame) {
-                return Some(bytes);
+            if let Some(bytes) = self.wanted(&frame) {
+                return Some(bytes.clone());
             }
         }
-        loop {
+        // The stream ends rather than have a gap.
+        while !self.is_behind {
             let received = tokio::select! {
                 () = self.stop.cancelled() => return None,
                 received = timeout(HEARTBEAT_EVERY, self.frames.recv()) => received,
             };
             match received {
                 Ok(Ok(frame)) => {
-                    if let Some(bytes) = self.wanted(frame) {
-                        return Some(bytes);
+                    if let Some(bytes) = self.wanted(&frame).cloned() {
+                        return Some(self.gather(bytes));
                     }
                 }
-                // The client is too slow: end the stream rather than leave a gap in it.
                 Ok(Err(_)) => return None,
                 Err(_) => return Some(self.own(StockKind::ServerHeartbeat)),
             }
         }
+        None
     }
 
-    fn wanted(&self, frame: StockFrame) -> Option<Bytes> {
+    /// Returns a chunk of `first` and of the frames after it that are there already. A busy organisation has thousands
+    /// a second, and each chunk has its cost.
+    fn gather(&mut self, first: Bytes) -> Bytes {
+        let mut chunk = None::<BytesMut>;
+        while chunk.as_ref().is_none_or(|chunk| chunk.len() < CHUNK) {
+            match self.frames.try_recv() {
+                Ok(frame) => {
+                    if let Some(bytes) = self.wanted(&frame) {
+                        let chunk = chunk.get_or_insert_with(|| BytesMut::from(&first[..]));
+                        chunk.extend_from_slice(bytes);
+                    }
+                }
+                Err(TryRecvError::Lagged(_)) => {
+                    self.is_behind = true;
+                    break;
+                }
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        chunk.map_or(first, BytesMut::freeze)
+    }
+
+    fn wanted<'a>(&self, frame: &'a StockFrame) -> Option<&'a Bytes> {
         match self.reach {
-            Reach::Global => Some(frame.global),
+            Reach::Global => Some(frame.global()),
             Reach::Local => {
                 let wanted = self.directory.as_deref();
-                wanted.is_none_or(|wanted| *wanted == *frame.directory).then_some(frame.local)
+                wanted.is_none_or(|wanted| wanted == frame.directory()).then(|| frame.local())
             }
         }
     }
@@ -109,6 +137,7 @@ async fn listen(
         clock: state.clock().clone(),
         stop: state.feeds().streams_end(),
         greeted: false,
+        is_behind: false,
     };
     Ok(sse_response(stream::unfold((listener, share), async |(mut listener, share)| {
         let bytes = listener.next().await?;
@@ -132,4 +161,55 @@ pub(crate) async fn global(
     State(state): State<ApiState>,
 ) -> Result<Response, ApiError> {
     listen(&state, access, None, Reach::Global).await
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::SystemClock;
+
+    use super::*;
+
+    fn sent(sender: &broadcast::Sender<StockFrame>, texts: &[&'static str]) {
+        for text in texts {
+            let frame = StockFrame::new("/d".into(), (*text).into(), Bytes::new());
+            sender.send(frame).expect("a listener");
+        }
+    }
+
+    fn listener(frames: broadcast::Receiver<StockFrame>) -> Listener {
+        Listener {
+            replayed: VecDeque::new(),
+            frames,
+            directory: Some("/d".into()),
+            reach: Reach::Local,
+            clock: Arc::new(SystemClock::default()),
+            stop: CancellationToken::new(),
+            greeted: true,
+            is_behind: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn frames_that_are_there_travel_together() {
+        let (sender, frames) = broadcast::channel(8);
+        let mut listener = listener(frames);
+        sent(&sender, &["one ", "two ", "three"]);
+        assert_eq!(listener.next().await.expect("a chunk"), "one two three");
+        sent(&sender, &["four"]);
+        assert_eq!(listener.next().await.expect("a chunk"), "four");
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_lost_a_frame_ends() {
+        let (sender, frames) = broadcast::channel(2);
+        let mut behind = listener(frames);
+        sent(&sender, &["one", "two", "three"]);
+        assert_eq!(behind.next().await, None, "at its first frame");
+
+        // As it is when frames are lost between the first one of a chunk and the next.
+        let mut behind = listener(sender.subscribe());
+        sent(&sender, &["one", "two", "three"]);
+        assert_eq!(behind.gather(Bytes::from_static(b"zero")), "zero");
+        assert_eq!(behind.next().await, None, "no frame follows the gap");
+    }
 }
