@@ -2,7 +2,7 @@ use std::error::Error;
 use std::fmt;
 
 use access::{Missing, Need};
-use auth::AuthError;
+use auth::{AuthError, PutOff};
 use axum::response::{IntoResponse, Response};
 use credentials::CredentialsError;
 use domain::{ErrorCode, IdError, SessionError, SessionId};
@@ -281,18 +281,26 @@ impl From<AuthError> for ApiError {
             | AuthError::Form(_)
             | AuthError::Unknown
             | AuthError::LoginOver => Self::Unauthenticated(error.to_string()),
-            AuthError::TooMany => Self::Barred {
-                status: StatusCode::TOO_MANY_REQUESTS,
-                code: "TOO_MANY",
-                message: "this address has sent too many unknown API keys; wait some seconds",
-            },
-            AuthError::Busy => Self::Unavailable {
-                message: "too many API keys are being checked; ask again",
-                cause: None,
-            },
+            AuthError::PutOff(why) => why.into(),
             AuthError::Unavailable(cause) => Self::Unavailable {
                 message: "the API key could not be checked; ask again",
                 cause: Some(cause.into()),
+            },
+        }
+    }
+}
+
+impl From<PutOff> for ApiError {
+    fn from(why: PutOff) -> Self {
+        match why {
+            PutOff::TooMany => Self::Barred {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                code: "TOO_MANY",
+                message: "this address has sent too many unknown keys, codes or links; wait ten seconds, then try again",
+            },
+            PutOff::Busy => Self::Unavailable {
+                message: "too many keys, codes and links are being checked; try again",
+                cause: None,
             },
         }
     }

@@ -1,3 +1,4 @@
+mod link;
 mod recover;
 
 use std::collections::HashMap;
@@ -8,8 +9,9 @@ use std::time::Duration;
 use domain::{Clock, OrgId, TimestampMs};
 use http::HeaderMap;
 use store::{CredentialInUse, Proof, Store, StoreError, Via};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
+pub use self::link::LinkError;
 pub use self::recover::{CodeError, Recovered};
 use crate::belief::{Belief, BeliefState, Believed};
 use crate::{
@@ -60,11 +62,19 @@ pub enum AuthError {
     /// The lookup failed. Retry.
     #[error("the API key could not be checked")]
     Unavailable(#[source] StoreError),
-    /// Too many lookups were under way, so this one waited too long. Retry.
-    #[error("too many API keys are being checked")]
+    /// It is not looked up now.
+    #[error(transparent)]
+    PutOff(#[from] PutOff),
+}
+
+/// The reason why a secret is not looked up now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PutOff {
+    /// Too many look-ups were under way, so this one waited too long. Retry.
+    #[error("too many keys, codes and links are being checked")]
     Busy,
-    /// The address has sent many unknown keys, so this one is not looked up.
-    #[error("this address has sent too many unknown API keys; wait some seconds")]
+    /// The address has sent many unknown secrets.
+    #[error("this address has sent too many unknown keys, codes or links")]
     TooMany,
 }
 
@@ -136,8 +146,7 @@ impl Authenticator {
     /// Returns the belief in what a request shows. `peer` is the caller's address, if known.
     ///
     /// # Errors
-    /// [`AuthError`]: 401, except [`AuthError::Unavailable`] and [`AuthError::Busy`] (503) and
-    /// [`AuthError::TooMany`] (429).
+    /// [`AuthError`]: 401, except [`AuthError::Unavailable`] and [`PutOff::Busy`] (503) and [`PutOff::TooMany`] (429).
     pub async fn authenticate(
         &self,
         shown: &Shown,
@@ -158,11 +167,7 @@ impl Authenticator {
         }
         // A caller with a valid key is not locked out by others behind the same proxy.
         let was_valid = self.lock().secrets.contains_key(&hash);
-        if !was_valid && self.misses().is_over(peer, self.clock.monotonic()) {
-            return Err(AuthError::TooMany);
-        }
-        let place = tokio::time::timeout(PATIENCE, self.places.acquire()).await;
-        let Ok(Ok(_place)) = place else { return Err(AuthError::Busy) };
+        let _place = self.place(peer.filter(|_| !was_valid)).await?;
         let asked = self.clock.monotonic();
         let answer = match (shown, &form) {
             (Shown::Cookie(token), _) => self.login(token).await,
@@ -184,6 +189,17 @@ impl Authenticator {
                 Err(if form.is_some() { AuthError::Unknown } else { AuthError::LoginOver })
             }
             Err(error) => Err(AuthError::Unavailable(error)),
+        }
+    }
+
+    /// Waits for a place for one look-up, unless `peer` has shown many unknown secrets.
+    async fn place(&self, peer: Option<IpAddr>) -> Result<SemaphorePermit<'_>, PutOff> {
+        if self.misses().is_over(peer, self.clock.monotonic()) {
+            return Err(PutOff::TooMany);
+        }
+        match tokio::time::timeout(PATIENCE, self.places.acquire()).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(PutOff::Busy),
         }
     }
 

@@ -17,7 +17,9 @@ mod key;
 mod recovery;
 mod token;
 
-pub use authenticator::{AuthError, Authenticator, COOKIE_AGE, CodeError, Recovered, Shown};
+pub use authenticator::{
+    AuthError, Authenticator, COOKIE_AGE, CodeError, LinkError, PutOff, Recovered, Shown,
+};
 pub use belief::{BELIEVED_FOR, Belief, BeliefState, Believed, RECENT};
 pub use credential::{CookieError, CredentialError, read_cookie, read_credential};
 pub use key::{

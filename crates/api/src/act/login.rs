@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 use access::{Actor, Scopes};
-use auth::{CodeError, Recovered, Shown, Token, read_cookie};
+use auth::{CodeError, LinkError, Recovered, Shown, Token, read_cookie};
 use domain::{KeyId, LoginId, OrgId, TimestampMs, UserId};
 use http::header::USER_AGENT;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use store::{BeganBy, LinkTaken, StoreError, Via};
+use store::{BeganBy, StoreError, Via};
 
 use crate::ApiState;
 use crate::error::ApiError;
@@ -78,27 +78,24 @@ pub(crate) async fn by_link(
     text: &str,
     visit: &Visit,
 ) -> Result<Begun, ApiError> {
-    let unknown = ApiError::NoLogin {
-        code: "LINK_UNKNOWN",
-        message: "this link logs nobody in: copy it again, whole, or make another with `opencode-cloud open`",
-    };
-    let Some(token) = Token::read(text) else { return Err(unknown) };
-    let (org, now) = (token.org(), state.clock().now_ms());
-    let (id, hash) = (token.id().to_owned(), token.hash().to_vec());
-    match state.store().take_login_link(org, id, hash, now).await? {
-        LinkTaken::Good(user) => {
-            begin(state, org, user, Beginning::new(BeganBy::Link), visit).await
-        }
-        LinkTaken::Used => Err(ApiError::NoLogin {
+    let followed = state.authenticator().follow(text, visit.peer).await;
+    let (org, user) = followed.map_err(|error| match error {
+        LinkError::Unknown => ApiError::NoLogin {
+            code: "LINK_UNKNOWN",
+            message: "this link logs nobody in: copy it again, whole, or make another with `opencode-cloud open`",
+        },
+        LinkError::Used => ApiError::NoLogin {
             code: "LINK_USED",
             message: "this link was followed before, and logs in once: make another with `opencode-cloud open`",
-        }),
-        LinkTaken::Expired => Err(ApiError::NoLogin {
+        },
+        LinkError::Expired => ApiError::NoLogin {
             code: "LINK_EXPIRED",
             message: "this link is too old: make another with `opencode-cloud open`",
-        }),
-        LinkTaken::Unknown => Err(unknown),
-    }
+        },
+        LinkError::PutOff(why) => why.into(),
+        LinkError::Unavailable(error) => error.into(),
+    })?;
+    begin(state, org, user, Beginning::new(BeganBy::Link), visit).await
 }
 
 /// Begins a login with a person's key. A key that is confined to some scopes does not: a login has none.
@@ -155,25 +152,17 @@ fn refused(error: CodeError) -> ApiError {
         },
         CodeError::Used => ApiError::NoLogin {
             code: "CODE_USED",
-            message: "this code was used before, and logs in once: take the next one of your list. If it was not you, make                       new codes at once",
+            message: "this code was used before, and logs in once: take the next one of your list. If it was not you, make new codes at once",
         },
         CodeError::NoOwner => ApiError::NoLogin {
             code: "CODE_NO_OWNER",
-            message: "whoever made this code is no owner any more: ask an owner, or whoever runs the service for a link of                       `opencode-cloud owner-link`",
+            message: "whoever made this code is no owner any more: ask an owner, or whoever runs the service for a link of `opencode-cloud owner-link`",
         },
         CodeError::Unknown => ApiError::NoLogin {
             code: "CODE_UNKNOWN",
-            message: "this code logs nobody in: newer codes may have taken its place. Use the newest list, or ask whoever                       runs the service for a link of `opencode-cloud owner-link`",
+            message: "this code logs nobody in: newer codes may have taken its place. Use the newest list, or ask whoever runs the service for a link of `opencode-cloud owner-link`",
         },
-        CodeError::TooMany => ApiError::Barred {
-            status: StatusCode::TOO_MANY_REQUESTS,
-            code: "TOO_MANY",
-            message: "this address has sent too many unknown codes or keys; wait ten seconds, then try again",
-        },
-        CodeError::Busy => ApiError::Unavailable {
-            message: "too many codes and keys are being checked; try again",
-            cause: None,
-        },
+        CodeError::PutOff(why) => why.into(),
         CodeError::Unavailable(error) => error.into(),
     }
 }

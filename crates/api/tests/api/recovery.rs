@@ -24,7 +24,12 @@ async fn codes(gateway: &Router, key: &str) -> Result<Vec<String>> {
 }
 
 async fn shown(gateway: &Router, code: &str, from: [u8; 4]) -> Response<Body> {
-    let mut request = of_page("POST", LOGIN, Some(&json!({ "code": code })));
+    secret(gateway, LOGIN, &json!({ "code": code }), from).await
+}
+
+/// Begins a login from an address.
+async fn secret(gateway: &Router, path: &str, body: &Value, from: [u8; 4]) -> Response<Body> {
+    let mut request = of_page("POST", path, Some(body));
     request.extensions_mut().insert(ConnectInfo(SocketAddr::from((from, 40_000))));
     send(gateway, request).await
 }
@@ -134,6 +139,29 @@ async fn an_address_that_guesses_codes_is_put_off() -> Result<()> {
         assert_eq!(body_of(response).await["error"]["code"], "CODE_MISTYPED");
     }
     assert_eq!(shown(&gateway, &set[1], [10, 0, 0, 8]).await.status(), StatusCode::OK);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_guesses_links_is_put_off() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let ada = person(&world, "ada", OrgRole::Owner).await?;
+    let made = ok(&gateway, "POST", "/platform/login", &ada.key, None).await;
+    let good = made["url"].as_str().and_then(|url| url.split_once('#')).context("a link")?.1;
+    let follow = async |token: &str, from| {
+        secret(&gateway, "/platform/login/link", &json!({ "token": token }), from).await.status()
+    };
+    let cut = good.len() - 4;
+    for n in 0..20 {
+        let guess = format!("{}{n:04}", &good[..cut]);
+        assert_eq!(follow(&guess, [10, 0, 0, 66]).await, StatusCode::UNAUTHORIZED, "{n}");
+    }
+    assert_eq!(follow(good, [10, 0, 0, 66]).await, StatusCode::TOO_MANY_REQUESTS);
+    // Codes and links are of one bound. Others get in.
+    let code = shown(&gateway, &RecoveryCode::set()[0].text(), [10, 0, 0, 66]).await;
+    assert_eq!(code.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(follow(good, [10, 0, 0, 7]).await, StatusCode::OK);
     Ok(())
 }
 

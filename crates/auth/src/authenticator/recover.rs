@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use domain::{OrgId, UserId};
 use store::{CodeTaken, StoreError};
 
-use super::{Authenticator, PATIENCE};
+use super::{Authenticator, PutOff};
 use crate::RecoveryCode;
 
 /// The reason why a recovery code begins no login.
@@ -26,12 +26,9 @@ pub enum CodeError {
     /// The look-up failed. Retry.
     #[error("the recovery code could not be checked")]
     Unavailable(#[source] StoreError),
-    /// Too many look-ups were under way, so this one waited too long. Retry.
-    #[error("too many codes and keys are being checked")]
-    Busy,
-    /// The address has sent many unknown codes or keys, so this one is not looked up.
-    #[error("this address has sent too many unknown codes or keys")]
-    TooMany,
+    /// It is not looked up now.
+    #[error(transparent)]
+    PutOff(#[from] PutOff),
 }
 
 /// The owner who got in with a recovery code.
@@ -58,11 +55,7 @@ impl Authenticator {
         about: impl FnOnce(i64) -> String + Send + 'static,
     ) -> Result<Recovered, CodeError> {
         let code = RecoveryCode::read(text).ok_or(CodeError::Form)?;
-        if self.misses().is_over(peer, self.clock.monotonic()) {
-            return Err(CodeError::TooMany);
-        }
-        let place = tokio::time::timeout(PATIENCE, self.places.acquire()).await;
-        let Ok(Ok(_place)) = place else { return Err(CodeError::Busy) };
+        let _place = self.place(peer).await?;
         let hash = code.hash().to_vec();
         let missed = |error| {
             self.misses().note(peer, self.clock.monotonic());
