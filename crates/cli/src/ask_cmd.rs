@@ -132,7 +132,7 @@ async fn list(client: &Client, is_json: bool, screen: &mut Screen) -> Result<u8,
         return Ok(0);
     }
     let now = screen.out.is_terminal().then(|| SystemClock::new().now_ms());
-    let mut rows = vec![["ASK", "SESSION", "ASKED", "ABOUT"].map(str::to_owned)];
+    let mut rows = vec![["ASK", "ASKED", "ABOUT", "SESSION"].map(str::to_owned)];
     rows.extend(asks.iter().map(|ask| {
         let about = match &ask.action {
             Some(action) => format!("{action} {}", ask.resources.join(", ")),
@@ -144,9 +144,9 @@ async fn list(client: &Client, is_json: bool, screen: &mut Screen) -> Result<u8,
         let asked = ask.time.asked;
         [
             printable::line(&ask.id, 80),
-            printable::line(&ask.session, 80),
             now.map_or_else(|| local_time(asked), |now| ago(asked, now)),
             printable::line(&about, 300),
+            printable::line(&ask.session, 80),
         ]
     }));
     let text = fitted(&rows, screen.out.width());

@@ -33,18 +33,20 @@ fn aligned<const N: usize>(rows: &[[String; N]], widths: &[usize]) -> String {
 /// The narrowest width that a column is cut to.
 const NARROWEST: usize = 12;
 
-/// Formats like [`table`], within `width` columns. Cuts the widest columns except the first, which has ids; if that is
-/// not enough, leaves out the last ones.
+/// Formats like [`table`], within `width` columns. Cuts the widest columns, but neither the first nor one of ids; if that
+/// is not enough, leaves out the last ones.
 pub(crate) fn fitted<const N: usize>(rows: &[[String; N]], width: Option<usize>) -> String {
     let Some(width) = width else { return table(rows) };
     let whole = widths(rows);
+    let is_cut: [bool; N] = std::array::from_fn(|column| column > 0 && !has_ids(rows, column));
     let mut shown = N;
     loop {
         let mut widths = whole[..shown].to_vec();
         let gaps = 2 * shown.saturating_sub(1);
         while widths.iter().sum::<usize>() + gaps > width {
-            let wide = widths.iter_mut().skip(1).filter(|its| **its > NARROWEST).max();
-            let Some(wide) = wide else { break };
+            let cut =
+                widths.iter_mut().zip(is_cut).filter(|(its, is_cut)| *is_cut && **its > NARROWEST);
+            let Some(wide) = cut.map(|(its, _)| its).max() else { break };
             *wide -= 1;
         }
         let fits = widths.iter().sum::<usize>() + gaps <= width;
@@ -53,6 +55,17 @@ pub(crate) fn fitted<const N: usize>(rows: &[[String; N]], width: Option<usize>)
         }
         shown -= 1;
     }
+}
+
+/// Returns whether a column has ids below its heading, such as `ses_0123`. Part of one is of no use to anybody.
+fn has_ids<const N: usize>(rows: &[[String; N]], column: usize) -> bool {
+    let is_id = |cell: &str| {
+        let parts = cell.split_once('_').filter(|_| !cell.contains(' '));
+        parts.is_some_and(|(kind, _)| {
+            kind.len() == 3 && kind.chars().all(|c| c.is_ascii_lowercase())
+        })
+    };
+    rows.len() > 1 && rows.iter().skip(1).all(|row| is_id(&row[column]))
 }
 
 /// Formats a number of things: `1 file`, `2 files`.
@@ -108,6 +121,12 @@ mod tests {
         let rows = rows.map(|row| row.map(str::to_owned));
         let narrow = fitted(&rows, Some(50));
         assert_eq!(narrow, "ses_0123456789abcdef  completed  a rather long ti…\n");
+        let rows =
+            [["ID", "ABOUT", "SESSION"], ["ask_0123456789", "a long text", "ses_0123456789"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        assert!(fitted(&rows, Some(43)).contains("a long text  ses_0123456789"));
+        let narrow = fitted(&rows, Some(40));
+        assert!(narrow.contains("a long text") && !narrow.contains("ses_"), "{narrow}");
     }
 
     #[test]
