@@ -1,5 +1,5 @@
 //! The cost of a command in a cell against a plain fork and exec, in one run and interleaved:
-//! `cargo run --release -p sandbox --example cost [COUNT]`.
+//! `cargo run --release -p sandbox --example cells [COUNT]`.
 //!
 //! Marks: a command in an existing cell ≤ 6 times a plain one, in a new cell ≤ 12 times.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement for people")]
