@@ -10,7 +10,7 @@ BEGIN
     IF p_kind = 'tool-output' THEN
         named := ARRAY(SELECT n FROM unnest(p_names) AS n WHERE EXISTS (
             SELECT FROM tool_result r WHERE r.org_id = p_org AND r.managed_path = '/tool-output/' || n));
-    ELSIF p_kind = 'repository' THEN
+    ELSIF p_kind IN ('repository', 'repository-index') THEN
         -- A repository's id, and the pack's own of 40 digits.
         named := ARRAY(SELECT n FROM unnest(p_names) AS n WHERE EXISTS (
             SELECT FROM repository_pack r WHERE r.org_id = p_org AND r.repository_id = left(n, -41)

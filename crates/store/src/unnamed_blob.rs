@@ -19,6 +19,8 @@ pub enum BlobUse {
     Snapshot,
     /// A pack of a repository, with its commits: the repository names it.
     Repository,
+    /// The index of such a pack, under the same name. Without it one is made from the pack.
+    RepositoryIndex,
     /// A patch or a bundle that somebody has asked for.
     Out,
     /// A pack that somebody has sent.
@@ -27,8 +29,14 @@ pub enum BlobUse {
 
 impl BlobUse {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::ToolOutput, Self::Snapshot, Self::Repository, Self::Out, Self::Upload];
+    pub const ALL: [Self; 6] = [
+        Self::ToolOutput,
+        Self::Snapshot,
+        Self::Repository,
+        Self::RepositoryIndex,
+        Self::Out,
+        Self::Upload,
+    ];
 
     /// The kind that the blobs are stored as.
     #[must_use]
@@ -37,6 +45,7 @@ impl BlobUse {
             Self::ToolOutput => "tool-output",
             Self::Snapshot => "snapshot",
             Self::Repository => "repository",
+            Self::RepositoryIndex => "repository-index",
             Self::Out => "out",
             Self::Upload => "upload",
         }
@@ -97,7 +106,7 @@ impl Store {
                     .fetch_all(&mut *tx)
                     .await?
                 }
-                BlobUse::Repository => {
+                BlobUse::Repository | BlobUse::RepositoryIndex => {
                     sqlx::query_as!(
                         NamedBlob,
                         r#"SELECT r.name AS "name!", r.repository_id AS holder

@@ -5,7 +5,7 @@
 //!                                                                        └─ after a takeover: restore ─▶ missing files
 //! ```
 //!
-//! Everything is pure. It runs nothing: a worker runs [`Git`] in a cell, because git obeys what a repository's files and
+//! Nothing here has an effect. It runs nothing: a worker runs [`Git`] in a cell, because git obeys what a repository's files and
 //! configuration say (filters, hooks, monitors), whatever is forbidden on its command line.
 
 mod address;
@@ -14,6 +14,7 @@ mod command;
 mod listing;
 mod out;
 mod pinned;
+mod seal;
 mod skeleton;
 
 pub use address::{Address, AddressError, Wanted};
@@ -26,4 +27,5 @@ pub use git_wire::{Oid, RefName};
 pub use listing::{ListingError, parse_refs, write_refs};
 pub use out::{Out, OutFound, bundle, patch};
 pub use pinned::{MAX_HAVES, Pinned, ResolveError, resolve, wanted};
+pub use seal::belongs;
 pub use skeleton::{Skeleton, skeleton};

@@ -25,7 +25,8 @@ pub(crate) async fn missing(
     let unseen = "this gateway does not see the workers' blobs: start it with --blob-url, or ask without `blobs`";
     let blobs = state.blobs().ok_or_else(|| ApiError::invalid(unseen))?;
     let mut missing = Vec::new();
-    for of in BlobUse::ALL {
+    // A lost index is no loss: it is made again from its pack, and packs of before have none.
+    for of in BlobUse::ALL.into_iter().filter(|of| *of != BlobUse::RepositoryIndex) {
         let mut after = String::new();
         loop {
             let page = state.store().named_blobs(org, of, &after, PAGE).await?;

@@ -66,6 +66,7 @@ async fn what_workspaces_were_made_of_is_forgotten_in_time() {
     assert_eq!(store.collect_workspaces(org, RETENTION).await.expect("collected"), 3);
     assert_eq!(named(&world, BlobUse::Upload).await, [begun.to_string()]);
     assert_eq!(unnamed(&world, BlobUse::Repository, &blobs).await, [blobs[1].clone()]);
+    assert_eq!(unnamed(&world, BlobUse::RepositoryIndex, &blobs).await, [blobs[1].clone()]);
     assert_eq!(unnamed(&world, BlobUse::Out, &[out.to_string()]).await, [out.to_string()]);
     assert_eq!(unnamed(&world, BlobUse::Upload, &[stray.to_string()]).await, [stray.to_string()]);
     assert_eq!(store.collect_workspaces(org, RETENTION).await.expect("collected"), 0);

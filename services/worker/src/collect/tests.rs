@@ -122,13 +122,14 @@ async fn a_pack_without_a_row_is_collected_and_fetched_again() -> Result<()> {
         clock: runtime.clock.clone(),
         retention: Duration::ZERO,
     };
-    assert_eq!(blobs().collect().await?, CollectedBlobs { found: 1, deleted: 1 });
+    // It and its index.
+    assert_eq!(blobs().collect().await?, CollectedBlobs { found: 2, deleted: 2 });
     let workspace = forge.take_over("a", &session, 2).await?;
     testkit::git(root(&workspace)?, &["fsck", "--strict"])?;
     assert_eq!(
         blobs().collect().await?,
-        CollectedBlobs { found: 1, deleted: 0 },
-        "it is there again"
+        CollectedBlobs { found: 2, deleted: 0 },
+        "they are there again"
     );
     std::fs::remove_dir_all(forge.world.folder.path().join("repositories"))?;
     let other = forge.take_over("b", &forge.session(None).await?, 1).await?;

@@ -155,11 +155,13 @@ impl<'m, 'f> Mirror<'m, 'f> {
         self.add(&scratch, new).await
     }
 
-    /// Keeps a checked pack: on this disk, as a blob, and then as a row.
+    /// Keeps a checked pack with its index: on this disk, as blobs, and then as a row.
     async fn add(&self, scratch: &TempDir, new: NewRepositoryPack) -> Result<i64, Fault> {
-        let file = self.keep(scratch, &new.pack).await?;
-        let key = self.key(&new.pack)?;
-        self.fill.runtime.blobs.renew_file(&key, file).await.map_err(unkept)?;
+        let [pack, index] = self.keep(scratch, &new.pack).await?;
+        for (of, file) in [(BlobUse::RepositoryIndex, index), (BlobUse::Repository, pack)] {
+            let key = self.key(of, &new.pack)?;
+            self.fill.runtime.blobs.renew_file(&key, file).await.map_err(unkept)?;
+        }
         let (org, id) = (self.fill.at.org, self.id.clone());
         Ok(self.fill.runtime.store.add_repository_pack(org, id, new).await?)
     }
@@ -196,21 +198,46 @@ impl<'m, 'f> Mirror<'m, 'f> {
         .map_err(unkept)
     }
 
-    /// Gets a pack's blob and makes its index again. It was checked when it came; its id is the hash of its content.
+    /// Gets a pack's blob and its index, which is made again if need be. The pack was checked when it came; its id is
+    /// the hash of its content.
     async fn get(&self, row: &RepositoryPack) -> Result<(), Fault> {
-        let (blobs, key) = (&self.fill.runtime.blobs, self.key(&row.pack)?);
+        let (blobs, key) = (&self.fill.runtime.blobs, self.key(BlobUse::Repository, &row.pack)?);
         let scratch = self.scratch().await?;
         copy_blob(blobs, &key, &scratch.path().join("incoming.pack")).await.map_err(unkept)?;
-        let index = workspaces::index_known_pack("incoming.pack", "incoming.idx");
-        let said = self.run(&scratch, "checking a kept pack", index).await?;
-        if pack_id(&said).as_deref() != Some(row.pack.as_str()) {
-            return Err(unkept(format!("the blob of the pack {} is damaged", row.pack)));
+        if !self.has_index(row, &scratch).await? {
+            let index = workspaces::index_known_pack("incoming.pack", "incoming.idx");
+            let said = self.run(&scratch, "checking a kept pack", index).await?;
+            if pack_id(&said).as_deref() != Some(row.pack.as_str()) {
+                return Err(unkept(format!("the blob of the pack {} is damaged", row.pack)));
+            }
         }
         self.keep(&scratch, &row.pack).await.map(drop)
     }
 
-    /// Moves a pack and its index to their places, and returns the pack.
-    async fn keep(&self, scratch: &TempDir, id: &str) -> Result<File, Fault> {
+    /// Gets the index of a pack that is there, and returns whether both are whole. Git takes a second for each 40 MB to
+    /// make one, in which a taken-over session waits.
+    async fn has_index(&self, row: &RepositoryPack, scratch: &TempDir) -> Result<bool, Fault> {
+        let [pack, index] = ["incoming.pack", "incoming.idx"].map(|name| scratch.path().join(name));
+        let key = self.key(BlobUse::RepositoryIndex, &row.pack)?;
+        match copy_blob(&self.fill.runtime.blobs, &key, &index).await {
+            Ok(_) => {}
+            Err(CopyError::Blob(BlobError::NotFound(_))) => return Ok(false), // of a pack from before
+            Err(error) => return Err(unkept(error)),
+        }
+        let id = row.pack.parse::<Oid>().map_err(unkept)?;
+        blocking(move || {
+            let is_whole = workspaces::belongs(File::open(pack)?, File::open(&index)?, id)?;
+            if !is_whole {
+                std::fs::remove_file(index)?;
+            }
+            Ok(is_whole)
+        })
+        .await
+        .map_err(unkept)
+    }
+
+    /// Moves a pack and its index to their places, and returns them.
+    async fn keep(&self, scratch: &TempDir, id: &str) -> Result<[File; 2], Fault> {
         let (from, to) = (scratch.path().to_path_buf(), self.files(id));
         blocking(move || {
             // The pack comes last: with it, both are there.
@@ -221,7 +248,7 @@ impl<'m, 'f> Mirror<'m, 'f> {
                 }
                 std::fs::rename(from, to)?;
             }
-            File::open(&to.pack)
+            Ok([File::open(&to.pack)?, File::open(&to.index)?])
         })
         .await
         .map_err(unkept)
@@ -232,10 +259,10 @@ impl<'m, 'f> Mirror<'m, 'f> {
         PackFiles { id: id.to_owned(), pack: of("pack"), index: of("idx") }
     }
 
-    fn key(&self, pack: &str) -> Result<BlobKey, Fault> {
+    fn key(&self, of: BlobUse, pack: &str) -> Result<BlobKey, Fault> {
         let name = format!("{}-{pack}", self.id);
         let org = self.fill.at.org.to_string();
-        BlobKey::new(&org, BlobUse::Repository.kind(), &name).map_err(unkept)
+        BlobKey::new(&org, of.kind(), &name).map_err(unkept)
     }
 
     async fn run(&self, scratch: &TempDir, stage: &str, git: Git) -> Result<String, Fault> {

@@ -3,6 +3,7 @@
 //! Long because all of them are tried against one forge, which is made here.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,6 +12,7 @@ use domain::SessionRef;
 use egress::{EgressOptions, Rules};
 use sandbox::{Command, End, Network, Outcome, Output, SandboxError};
 use session::Workspace;
+use store::BlobUse;
 use testkit::{GitServer, git};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +22,23 @@ use crate::location::tests::World;
 
 /// Runs commands as they are: these repositories are the tests' own.
 struct Plain;
+
+/// The same, with a count of the indexes that git makes.
+struct Counted(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Sandbox for Counted {
+    async fn run(
+        &self,
+        command: Command,
+        stop: &CancellationToken,
+    ) -> Result<Outcome, SandboxError> {
+        if command.args.iter().any(|word| word == "index-pack") {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        Plain.run(command, stop).await
+    }
+}
 
 /// Commands that meet the limit of a cell's memory where `git index-pack` runs.
 struct Small;
@@ -289,6 +308,33 @@ async fn a_tracked_file_too_large_for_snapshots_comes_back() -> Result<()> {
     let there = root(&second)?;
     assert_eq!(git(there, &["status", "--porcelain"])?, "D a\n?? small");
     assert_eq!(there.join("large").metadata()?.len(), 17 << 20);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_index_is_kept_and_made_again_when_it_is_lost() -> Result<()> {
+    let mut forge = Forge::new().await?;
+    let session = forge.session(None).await?;
+    forge.take_over("a", &session, 1).await?;
+    let kept = forge.world.folder.path().join("blobs/o").join(session.org.to_string());
+    let kept = kept.join(BlobUse::RepositoryIndex.kind());
+    let index = std::fs::read_dir(&kept)?.next().context("an index")??.path();
+    let whole = std::fs::read(&index)?;
+
+    let made = Arc::new(AtomicUsize::new(0));
+    forge.world.fills.as_mut().context("fills")?.sandbox = Arc::new(Counted(made.clone()));
+    for (token, bytes, expected) in
+        [(2, Some(&whole[..]), 0), (3, Some(&whole[1..]), 1), (4, None, 2)]
+    {
+        std::fs::remove_dir_all(forge.world.folder.path().join("repositories"))?;
+        match bytes {
+            Some(bytes) => std::fs::write(&index, bytes)?,
+            None => std::fs::remove_file(&index)?,
+        }
+        let there = forge.take_over(&format!("worker-{token}"), &session, token).await?;
+        git(root(&there)?, &["fsck", "--strict"])?;
+        assert_eq!(made.load(Ordering::Relaxed), expected, "before the takeover {token}");
+    }
     Ok(())
 }
 
