@@ -16,6 +16,9 @@ use tokio::task::spawn_blocking;
 /// The variable with the superuser URL of a Postgres to use instead of our own. Its roles get new passwords.
 const GIVEN: &str = "OC_TEST_DATABASE_URL";
 
+/// The size of a folder in memory that has room for the databases of a run, which are less than 2 GiB at once.
+const ENOUGH: u64 = 8 << 30;
+
 /// Holds the server's lifeline as its standard output until the run's process is gone, waits for the server's
 /// end, and removes the folder. Another process may get the same number, but not the same start time.
 const HOLDER: &str = r#"
@@ -132,7 +135,7 @@ impl Run {
 
     /// Returns the run's folder. Its name can be guessed, so it must be ours and closed to others' files.
     fn folder(&self) -> Result<PathBuf> {
-        let path = std::env::temp_dir().join(format!("oc-test-{}-{}", self.pid, self.started));
+        let path = root().join(format!("oc-test-{}-{}", self.pid, self.started));
         match DirBuilder::new().mode(0o711).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
             Ok(()) | Err(_) => {}
@@ -142,4 +145,13 @@ impl Run {
         ensure!(ours, "{} belongs to somebody else; remove it", path.display());
         Ok(path)
     }
+}
+
+/// Returns where the folders of runs are: in memory, if there is much. A database for each test is a thousand files made
+/// and removed, and ext4 searches long for a place that was not free a moment ago: it took a third of the time of a run.
+fn root() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    // The size of it and not the free part, since every process of the run must find the same.
+    let bytes = rustix::fs::statvfs(memory).map_or(0, |found| found.f_blocks * found.f_frsize);
+    if bytes >= ENOUGH { memory.to_path_buf() } else { std::env::temp_dir() }
 }
