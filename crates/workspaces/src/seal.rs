@@ -20,8 +20,7 @@ pub fn belongs(
     id: Oid,
 ) -> io::Result<bool> {
     let id = id.to_string();
-    let of_index = seal(&mut index)?;
-    if !of_index.is_some_and(|end| hex(&end[..HASH]) == id) {
+    if seal(&mut index)?.is_none_or(|end| hex(&end[..HASH]) != id) {
         return Ok(false);
     }
     Ok(seal(&mut pack)?.is_some_and(|end| hex(&end[HASH..]) == id))
