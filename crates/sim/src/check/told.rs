@@ -202,6 +202,7 @@ impl Told {
         #[expect(clippy::wildcard_enum_match_arm, reason = "a model is told nothing by the others")]
         match event {
             SessionEvent::PromptPromoted(promoted) => self.promoted(promoted, seq),
+            SessionEvent::CompactionStarted(started) => self.compaction_starts(started.reason),
             SessionEvent::EpochStarted(started) => {
                 self.epoch = started.epoch;
                 self.newest = self.newest.max(started.epoch);

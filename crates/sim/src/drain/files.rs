@@ -70,6 +70,9 @@ fn failed() -> SessionError {
 impl Drain {
     /// Begins a capture. `turn`: the turn whose calls are the reason.
     fn begin_capture(&mut self, turn: Option<TurnId>, world: &mut World) {
+        if !self.has_files {
+            return;
+        }
         let running = Some(world.capture(self.at, self.token, turn));
         self.files = FileSlot { running, ..FileSlot::default() };
     }

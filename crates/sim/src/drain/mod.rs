@@ -177,6 +177,8 @@ pub(crate) struct Drain {
     turn: Option<Turn>,
     title: TitleSlot,
     files: FileSlot,
+    /// Whether the files were there when it began. A drain without files captures none, whatever comes back meanwhile.
+    has_files: bool,
 }
 
 impl Drain {
@@ -211,6 +213,7 @@ impl Drain {
             turn: None,
             title: TitleSlot::default(),
             files: FileSlot::default(),
+            has_files: true,
         }
     }
 

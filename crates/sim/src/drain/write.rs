@@ -83,6 +83,9 @@ impl Drain {
         let now = world.clock(self.worker);
         self.mint.raise(basis.last_id);
         let mark = self.history.mark();
+        if matches!(op, Op::Open(..)) {
+            self.has_files = world.has_files(self.at);
+        }
         let rules = self.rules(world);
         let mint = domain::IdMint::seeded(self.mint.last(), now, self.seed);
         let captured = self.captured().cloned().filter(|_| !matches!(op, Op::Open(..)));

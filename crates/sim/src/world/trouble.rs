@@ -14,6 +14,11 @@ pub(super) struct Place {
 }
 
 impl World {
+    /// Returns whether a Location's files can be reached now.
+    pub(crate) fn has_files(&self, location: usize) -> bool {
+        !self.places[location].missing
+    }
+
     pub(super) fn change_place(&mut self, location: usize) {
         if self.quiet {
             return;
