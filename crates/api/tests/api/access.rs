@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use access::OrgRole;
 use anyhow::Result;
-use api::policies;
+use api::{policies, recent_routes};
 use http::{Method, StatusCode};
 
 use crate::logins::{Browser, person};
@@ -56,10 +56,12 @@ async fn each_route_lets_in_whom_the_snapshot_says() -> Result<()> {
         people.push((role, person, browser));
     }
     let mut lines = Vec::new();
+    let recent = recent_routes();
     for (method, path, policy) in policies() {
         let target = filled(path);
         let need = policy.map_or("open", access::Need::as_str);
-        let mut line = format!("{method} {path}: {need}:");
+        let lately = if recent.contains(&(method.clone(), path)) { ", proved lately" } else { "" };
+        let mut line = format!("{method} {path}: {need}{lately}:");
         for (role, person, browser) in &mut people {
             let by_key = send(&gateway, request(method.as_str(), &target, &person.key, None)).await;
             if (&method, path) == (&Method::DELETE, "/platform/login") {
