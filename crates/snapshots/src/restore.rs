@@ -237,11 +237,12 @@ impl Apply<'_> {
             return Ok(false);
         }
         let beside = beside(name);
-        match unlinkat(&parent, &beside, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(failed()(errno)),
+        let mut placed = self.place(&parent, &beside, name, to, bytes);
+        if matches!(placed, Err(Failed::System(Errno::EXIST))) {
+            // A restore before this one has died.
+            unlinkat(&parent, &beside, AtFlags::empty()).map_err(failed())?;
+            placed = self.place(&parent, &beside, name, to, bytes);
         }
-        let placed = self.place(&parent, &beside, name, to, bytes);
         match placed {
             Ok(vouch) => {
                 self.unlinked(now.as_ref());
@@ -269,7 +270,9 @@ impl Apply<'_> {
     ) -> Result<Vouch, Failed> {
         let Some(mode) = to.kind.mode() else {
             symlinkat(OsStr::from_bytes(bytes), parent, beside)?;
-            return self.rename(parent, beside, name);
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let link = openat(parent, beside, flags, Mode::empty())?;
+            return self.rename(parent, beside, name, &link);
         };
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -281,23 +284,21 @@ impl Apply<'_> {
         self.steps.pass()?;
         file.write_all(rest)?;
         fchmod(&file, Mode::from_raw_mode(RawMode::from(mode)))?;
-        self.rename(parent, beside, name)
+        self.rename(parent, beside, name, &file)
     }
 
-    fn rename(&self, parent: &OwnedFd, beside: &OsStr, name: &OsStr) -> Result<Vouch, Failed> {
+    /// Gives `made` its name. It is vouched for by itself: something else may have that name by now.
+    fn rename(
+        &self,
+        parent: &OwnedFd,
+        beside: &OsStr,
+        name: &OsStr,
+        made: impl AsFd,
+    ) -> Result<Vouch, Failed> {
         self.steps.pass()?;
         let _held = self.hold()?;
         renameat(parent, beside, parent, name)?;
-        let stat = match openat(
-            parent,
-            name,
-            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        ) {
-            Ok(fd) => fstat(&fd)?,
-            Err(errno) => return Err(errno.into()),
-        };
-        Ok(Vouch::of(&stat))
+        Ok(Vouch::of(&fstat(made)?))
     }
 }
 

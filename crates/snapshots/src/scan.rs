@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
+use sha2::{Digest, Sha256};
 
 use crate::directory::{Dir, Leaf, Node, Vouch};
 use crate::error::SnapshotError;
@@ -66,8 +67,31 @@ impl Skipped {
     }
 }
 
-/// A function that receives each content read.
-pub(crate) type Keep<'a> = dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError> + 'a;
+/// Receives the contents that a scan reads.
+pub(crate) trait Keep {
+    /// Returns whether this content is not wanted, because it is stored or nothing is.
+    fn has(&self, id: ObjectId) -> bool;
+
+    /// Takes a content.
+    fn keep(&mut self, id: ObjectId, bytes: Bytes) -> Result<(), SnapshotError>;
+}
+
+/// Keeps nothing.
+pub(crate) struct KeepNothing;
+
+impl Keep for KeepNothing {
+    fn has(&self, _: ObjectId) -> bool {
+        true
+    }
+
+    fn keep(&mut self, _: ObjectId, _: Bytes) -> Result<(), SnapshotError> {
+        Ok(())
+    }
+}
+
+/// The size in bytes from which a file that was known before is hashed before it is read into memory: git gives a pack that
+/// has what a commit needs a new time, and no new content.
+const HASHED_FIRST: u64 = 1024 * 1024;
 
 /// One scan of the files.
 pub(crate) struct Scan<'a> {
@@ -77,7 +101,7 @@ pub(crate) struct Scan<'a> {
     /// The start of the scan in nanoseconds since the epoch.
     pub(crate) now_ns: i64,
     /// Receives each content read.
-    pub(crate) keep: &'a mut Keep<'a>,
+    pub(crate) keep: &'a mut dyn Keep,
     /// Left-out paths, at most 10,000.
     pub(crate) left_out: Vec<LeftOut>,
     /// The number of files read.
@@ -101,7 +125,7 @@ impl<'a> Scan<'a> {
         limits: &'a SnapshotLimits,
         git: bool,
         now_ns: i64,
-        keep: &'a mut Keep<'a>,
+        keep: &'a mut dyn Keep,
     ) -> Self {
         Self {
             limits,
@@ -354,17 +378,26 @@ impl<'a> Scan<'a> {
         }
         self.read += 1;
         let read = if kind == Kind::Link {
-            readlinkat(parent, name, Vec::new()).map(|target| (target.into_bytes(), vouch))
+            let target = readlinkat(parent, name, Vec::new());
+            target.map(|target| (Content::Read(target.into_bytes()), vouch))
         } else {
-            read_file(parent, name, limit)
+            let hash_first = before.is_some() && vouch.size >= HASHED_FIRST;
+            let has = |id| hash_first && self.keep.has(id);
+            read_file(parent, name, limit, hash_first.then_some(&has))
         };
         match read {
-            Ok((bytes, _)) if bytes.len() as u64 > limit => {
+            Ok((Content::Read(bytes), _)) if bytes.len() as u64 > limit => {
                 Ok(self.too_large(below, vouch, inside))
             }
-            Ok((bytes, after)) => {
-                let id = ObjectId::of(&bytes);
-                (self.keep)(id, bytes.into())?;
+            Ok((content, after)) => {
+                let id = match content {
+                    Content::Known(id) => id,
+                    Content::Read(bytes) => {
+                        let id = ObjectId::of(&bytes);
+                        self.keep.keep(id, bytes.into())?;
+                        id
+                    }
+                };
                 let racy = after != vouch || vouch.is_racy(self.now_ns);
                 Ok(Some(Leaf { entry: Entry { kind, id }, vouch, racy }))
             }
@@ -391,14 +424,62 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns a file's bytes, at most one more than `limit`, and its stat after the read.
-fn read_file(parent: BorrowedFd<'_>, name: &OsStr, limit: u64) -> Result<(Vec<u8>, Vouch), Errno> {
+/// The content of a file.
+enum Content {
+    /// It is stored, or need not be.
+    Known(ObjectId),
+    Read(Vec<u8>),
+}
+
+/// Returns a file's content, at most one byte more than `limit`, and its stat after the read. With `has`, it is hashed in
+/// pieces first, and read only if it is wanted.
+fn read_file(
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    limit: u64,
+    has: Option<&dyn Fn(ObjectId) -> bool>,
+) -> Result<(Content, Vouch), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(parent, name, flags, Mode::empty())?;
-    let size = fstat(&fd)?.st_size;
+    let size = u64::try_from(fstat(&fd)?.st_size).unwrap_or(0);
     let mut file = File::from(fd);
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0).min(1 << 20));
-    let read = file.by_ref().take(limit + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    Ok((bytes, Vouch::of(&fstat(&file)?)))
+    let content = content(&mut file, size, limit, has);
+    let content = content.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok((content, Vouch::of(&fstat(&file)?)))
+}
+
+fn content(
+    file: &mut File,
+    size: u64,
+    limit: u64,
+    has: Option<&dyn Fn(ObjectId) -> bool>,
+) -> io::Result<Content> {
+    if let Some(has) = has {
+        let mut hash = Sha256::new();
+        let hashed = io::copy(&mut file.by_ref().take(limit + 1), &mut HashOf(&mut hash))?;
+        let id = ObjectId(hash.finalize().into());
+        if hashed <= limit && has(id) {
+            return Ok(Content::Known(id));
+        }
+        file.rewind()?;
+    }
+    // One byte more: the end is seen without another piece of memory.
+    let room = usize::try_from(size.min(limit) + 1).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(room);
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok(Content::Read(bytes))
+}
+
+/// Hashes whatever is written.
+struct HashOf<'a>(&'a mut Sha256);
+
+impl io::Write for HashOf<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

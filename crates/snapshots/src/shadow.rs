@@ -22,11 +22,11 @@ use crate::index;
 use crate::large::{self, LargeFiles};
 use crate::limits::{LARGE_FILES, SnapshotLimits};
 use crate::object::{Kind, ObjectId, TreeId};
-use crate::objects::Objects;
+use crate::objects::{Objects, Run};
 use crate::pack::{Pack, PackWriter};
 use crate::place;
 use crate::restore::{Apply, Progress, Restored, Unsaved, select};
-use crate::scan::{LeftOut, Scan, Skipped};
+use crate::scan::{Keep, KeepNothing, LeftOut, Scan, Skipped};
 use crate::steps::Steps;
 use crate::touched::Touched;
 
@@ -265,7 +265,7 @@ impl Shadow {
                 lock::prove(lock)?;
             }
             let touched = if state.seen { state.owed.clone() } else { Touched::Anything };
-            held.look(&mut state, &touched, &mut |_, _| Ok(()))?;
+            held.look(&mut state, &touched, &mut KeepNothing)?;
             let root = state.dir.seal();
             let known = state.dir.all_entries();
             Ok((state, root, known))
@@ -279,21 +279,29 @@ impl Shadow {
         (state, progress) =
             blocking(move || held.apply(state, progress, unsaved, |apply| apply.clear(&todo)))
                 .await?;
-        let wants = |change: &&Change| change.to.is_some_and(|to| to.kind != Kind::Directory);
-        let ids = changes.iter().filter(wants).filter_map(|change| change.to).map(|to| to.id);
-        for run in self.held.objects.runs(ids.collect()).await? {
-            let contents: HashMap<ObjectId, Bytes> =
-                self.held.objects.read(run).await?.into_iter().collect();
+        let mut wanted: HashMap<ObjectId, Vec<usize>> = HashMap::new();
+        for (at, change) in changes.iter().enumerate() {
+            if let Some(to) = change.to.filter(|to| to.kind != Kind::Directory) {
+                wanted.entry(to.id).or_default().push(at);
+            }
+        }
+        let mut runs = self.held.objects.runs(wanted.keys().copied().collect()).await?.into_iter();
+        let mut read = self.held.read_next(&mut runs).await?;
+        while let Some(contents) = read {
+            let mut here: Vec<usize> =
+                contents.keys().filter_map(|id| wanted.remove(id)).flatten().collect();
+            here.sort_unstable();
             let (held, all) = (self.held.clone(), changes.clone());
-            (state, progress) = blocking(move || {
+            let applied = blocking(move || {
                 held.apply(state, progress, unsaved, |apply| {
-                    let here = |change: &&Change| {
-                        wants(change) && change.to.is_some_and(|to| contents.contains_key(&to.id))
-                    };
-                    apply.fill(&all.iter().filter(here).collect::<Vec<_>>(), &contents)
+                    let here: Vec<&Change> = here.into_iter().map(|at| &all[at]).collect();
+                    apply.fill(&here, &contents)
                 })
-            })
-            .await?;
+            });
+            // The next contents are read while these are written, and whatever comes of that, these are written to the end.
+            let (applied, next) = tokio::join!(applied, self.held.read_next(&mut runs));
+            (state, progress) = applied?;
+            read = next?;
         }
         drop(state);
         let left = progress.left;
@@ -337,6 +345,26 @@ impl Shadow {
     }
 }
 
+/// Adds contents to a pack, but for those that a committed pack has.
+struct KeepInPack<'a> {
+    objects: &'a Objects,
+    pack: &'a mut PackWriter,
+}
+
+impl Keep for KeepInPack<'_> {
+    fn has(&self, id: ObjectId) -> bool {
+        self.objects.is_kept(id) || self.pack.has(id)
+    }
+
+    fn keep(&mut self, id: ObjectId, bytes: Bytes) -> Result<(), SnapshotError> {
+        if self.has(id) {
+            return Ok(());
+        }
+        self.objects.remember(id, &bytes);
+        self.pack.add(id, &bytes)
+    }
+}
+
 impl Held {
     fn now_ns(&self) -> i64 {
         self.options.clock.now_ms().saturating_mul(1_000_000)
@@ -355,15 +383,9 @@ impl Held {
             Some(pack) => pack,
             None => PackWriter::new(&self.options.cache, limit)?,
         };
-        let mut keep = |id: ObjectId, bytes: Bytes| {
-            if self.objects.is_kept(id) || pack.has(id) {
-                return Ok(());
-            }
-            self.objects.remember(id, &bytes);
-            pack.add(id, &bytes)
-        };
         let touched =
             if state.seen && state.tree.is_some() { state.owed.clone() } else { Touched::Anything };
+        let mut keep = KeepInPack { objects: &self.objects, pack: &mut pack };
         let mut left_out = self.look(&mut state, &touched, &mut keep)?;
         self.list_large(&mut state, &mut keep)?;
         left_out.retain(|left| state.told.get(&left.path) != Some(&left.vouch));
@@ -389,7 +411,7 @@ impl Held {
                 let found = Found { tree: TreeId(root), pack: finished, contents, left_out };
                 return Ok((state, found));
             }
-            let mut keep = |id: ObjectId, bytes: Bytes| pack.add(id, &bytes);
+            let mut keep = KeepInPack { objects: &self.objects, pack: &mut pack };
             self.look_again(&mut state, &missing, &mut keep)?;
             self.list_large(&mut state, &mut keep)?;
         }
@@ -400,7 +422,7 @@ impl Held {
         &self,
         state: &mut State,
         touched: &Touched,
-        keep: &mut dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError>,
+        keep: &mut dyn Keep,
     ) -> Result<Vec<LeftOut>, SnapshotError> {
         let Self { options, .. } = self;
         let root = place::open_root(&options.root)?;
@@ -432,7 +454,7 @@ impl Held {
         &self,
         state: &mut State,
         paths: &[PathBuf],
-        keep: &mut dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError>,
+        keep: &mut dyn Keep,
     ) -> Result<(), SnapshotError> {
         let root = place::open_root(&self.options.root)?;
         let now_ns = self.now_ns();
@@ -449,16 +471,12 @@ impl Held {
     }
 
     /// Puts the list of large files into the tree, which the scan has left without one.
-    fn list_large(
-        &self,
-        state: &mut State,
-        keep: &mut dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError>,
-    ) -> Result<(), SnapshotError> {
+    fn list_large(&self, state: &mut State, keep: &mut dyn Keep) -> Result<(), SnapshotError> {
         let has_git = matches!(state.dir.nodes.get(OsStr::new(".git")), Some(Node::Dir(_)));
         if self.options.limits.lists_large && has_git {
             let bytes = Bytes::from(state.large.bytes());
             let leaf = large::leaf(&bytes);
-            keep(leaf.entry.id, bytes)?;
+            keep.keep(leaf.entry.id, bytes)?;
             state.dir.set(Path::new(LARGE_FILES), Some(Node::Leaf(leaf)));
         }
         Ok(())
@@ -513,6 +531,17 @@ impl Held {
 
     async fn shown(&self, changes: Vec<Change>) -> Result<FileChanges, SnapshotError> {
         show(&self.objects, changes, &self.options.limits).await
+    }
+
+    /// Reads the contents of the next run, if there is one.
+    async fn read_next(
+        &self,
+        runs: &mut impl Iterator<Item = Run>,
+    ) -> Result<Option<HashMap<ObjectId, Bytes>>, SnapshotError> {
+        match runs.next() {
+            Some(run) => Ok(Some(self.objects.read(run).await?.into_iter().collect())),
+            None => Ok(None),
+        }
     }
 
     fn apply(

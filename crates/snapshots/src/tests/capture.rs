@@ -1,18 +1,19 @@
 //! The content of a Capture, its left-out files, and its debts after a failure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use domain::SystemClock;
 
 use super::world::{Ahead, Thing, World};
 use crate::directory::Dir;
 use crate::object::ObjectId;
 use crate::place::open_root;
-use crate::scan::{Scan, Skipped};
+use crate::scan::{Keep, KeepNothing, Scan, Skipped};
 use crate::{Captured, ChangeStatus, SnapshotError, SnapshotLimits, Touched, Why};
 
 fn shown(captured: &crate::Captured) -> Vec<(&str, ChangeStatus, u64, u64)> {
@@ -371,10 +372,47 @@ async fn a_restarted_worker_goes_on_with_or_without_its_stat_index() {
 }
 
 #[test]
+fn a_large_file_with_a_new_time_alone_is_not_kept_again() {
+    #[derive(Default)]
+    struct Kept(HashMap<ObjectId, usize>);
+
+    impl Keep for Kept {
+        fn has(&self, id: ObjectId) -> bool {
+            self.0.contains_key(&id)
+        }
+
+        fn keep(&mut self, id: ObjectId, bytes: Bytes) -> Result<(), SnapshotError> {
+            assert_eq!(ObjectId::of(&bytes), id);
+            *self.0.entry(id).or_default() += 1;
+            Ok(())
+        }
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pack");
+    let root = open_root(folder.path()).unwrap();
+    let (mut dir, mut kept) = (Dir::default(), Kept::default());
+    let limits = SnapshotLimits::default();
+    let mut content = vec![7; 2 << 20];
+    for (turn, changes) in [true, false, true, false].into_iter().enumerate() {
+        if changes {
+            content[turn] += 1;
+        }
+        fs::write(&file, &content).unwrap(); // a new time in any case
+        let mut scan = Scan::new(&limits, false, 0, &mut kept);
+        scan.everything(&root, &mut dir).unwrap();
+        assert_eq!(scan.read, 1);
+        assert_eq!(dir.leaf(Path::new("pack")).unwrap().entry.id, ObjectId::of(&content));
+        assert_eq!(kept.0.len(), turn / 2 + 1);
+        assert!(kept.0.values().all(|times| *times == 1), "{:?}", kept.0);
+    }
+}
+
+#[test]
 fn a_file_is_read_again_only_when_its_stat_does_not_vouch_for_it() {
     fn look(root: &OwnedFd, dir: &mut Dir, now_ns: i64) -> (usize, ObjectId) {
         let limits = SnapshotLimits::default();
-        let mut keep = |_, _| Ok(());
+        let mut keep = KeepNothing;
         let mut scan = Scan::new(&limits, false, now_ns, &mut keep);
         scan.everything(root, dir).unwrap();
         (scan.read, dir.seal())
