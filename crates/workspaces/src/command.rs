@@ -38,6 +38,10 @@ const OPTIONS: [&str; 9] = [
     "safe.directory=*",
 ];
 
+/// Processes that make a commit's files, where there are many: each inflates and writes its part. Git makes them one after
+/// the other unless it is told otherwise. More than these gain little on one disk.
+const WRITERS: &str = "checkout.workers=4";
+
 /// Faults of old objects that harm nobody, and that many repositories have.
 const HARMLESS: &str = "zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBeforeDate=ignore,\
                         missingEmail=ignore,badEmail=ignore,zeroPaddedDate=ignore,badDateOverflow=ignore,\
@@ -89,7 +93,7 @@ pub fn measure(commit: Oid, bounds: &FillBounds) -> Git {
 /// Returns the command that makes the index and the files of HEAD's commit.
 #[must_use]
 pub fn check_out() -> Git {
-    Git::new(&["reset", "--hard", "--quiet"])
+    Git::new(&["-c", WRITERS, "reset", "--hard", "--quiet"])
 }
 
 /// Returns the command that makes files of the index again which are in no snapshot because they are too large, and which were
@@ -138,8 +142,9 @@ pub fn take_upload(uploaded: &str) -> Git {
 #[must_use]
 pub fn check_out_changes(staged: Oid, wip: Oid) -> Git {
     Git::script(
-        "$git read-tree --reset -u \"$2\"; $git read-tree --reset \"$1\"; $git update-index -q --refresh || :",
-        &[staged.to_string(), wip.to_string()],
+        "$git -c \"$3\" read-tree --reset -u \"$2\"; $git read-tree --reset \"$1\"; \
+         $git update-index -q --refresh || :",
+        &[staged.to_string(), wip.to_string(), WRITERS.to_owned()],
     )
 }
 
