@@ -119,6 +119,16 @@ impl World {
         Up::start(self, flags).await
     }
 
+    /// Starts `up` with the owner's key that its data folder keeps, and waits until it is ready.
+    ///
+    /// # Errors
+    /// Those of [`World::up`].
+    pub async fn up_of_owner(&self) -> Result<Up> {
+        let mut args = ["up", "--port", "0"].map(str::to_owned).to_vec();
+        args.extend(self.flags_without_key());
+        Up::launch(self, &args, &[], None).await
+    }
+
     /// Starts `dev-cluster` and waits until it is ready.
     ///
     /// # Errors

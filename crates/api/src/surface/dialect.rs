@@ -29,11 +29,16 @@ impl<S: Sync> FromRequestParts<S> for Dialect {
 
 impl Dialect {
     pub(crate) fn of(path: &str) -> Self {
-        let under = |root: &str| {
-            path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let native = ["/project", "/platform", "/healthz", "/readyz"].into_iter().any(under);
-        if native && path != "/project/current" { Self::Native } else { Self::Stock }
+        let steps: Vec<&str> = path.split('/').skip(1).collect();
+        match steps[..] {
+            ["project", "init"] => Self::Native,
+            // Of projects, the released contract has these, and `/project` itself, which both have.
+            ["project", _] | ["project", _, "directories"] | ["project", "git", "init"] => {
+                Self::Stock
+            }
+            ["project" | "platform" | "healthz" | "readyz", ..] => Self::Native,
+            _ => Self::Stock,
+        }
     }
 
     /// Returns the view of a session, with a summary of its changes of files.
@@ -66,6 +71,24 @@ impl Dialect {
         match self {
             Self::Native => SessionView::native(row, version),
             Self::Stock => SessionView::stock(row, version),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_has_one_dialect() {
+        let native = ["/healthz", "/platform/me", "/project", "/project/init", "/project/p/agent"];
+        let native = native.into_iter().chain(["/project/p/session/s/log", "/project/p/nothing"]);
+        for path in native {
+            assert_eq!(Dialect::of(path), Dialect::Native, "{path}");
+        }
+        let stock = ["/session", "/project/current", "/project/p", "/project/p/directories"];
+        for path in stock.into_iter().chain(["/project/git/init", "/projects", "/", "/api/agent"]) {
+            assert_eq!(Dialect::of(path), Dialect::Stock, "{path}");
         }
     }
 }

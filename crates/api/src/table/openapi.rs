@@ -57,11 +57,12 @@ fn operation(path: &str, need: Option<Need>, told: Told, said: Operation) -> Val
     if let Some(answer) = answer {
         responses.insert(answer.status.as_str().to_owned(), success(answer));
     }
-    if told.id.starts_with("login.link") || told.id.starts_with("login.key") {
-        responses.insert("401".to_owned(), failed("The link or key logs nobody in"));
+    if ["login.link", "login.key", "login.recovery"].contains(&told.id) {
+        responses.insert("401".to_owned(), failed("The link, key or code logs nobody in"));
         responses
             .insert("403".to_owned(), failed("It logs nobody in, or another site's page sent it"));
-        responses.insert("429".to_owned(), failed("Too many unknown keys: ask again"));
+        responses
+            .insert("429".to_owned(), failed("Too many unknown links, keys or codes: ask again"));
     }
     for (status, why) in failures(need, path, query.is_some() || body.is_some()) {
         responses.insert(status.to_owned(), failed(why));

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::operations::{Contracted, State};
 use crate::render::StockKind;
+use crate::surface::Dialect;
 
 const RELEASED: &str = include_str!("../../contract/released.json");
 
@@ -21,6 +22,11 @@ wants an API key: as a Bearer token, or as the password of Basic authentication.
 
 /// The streams, and the name of the schema of each event's data.
 const STREAMS: [(&str, &str); 2] = [("/event", "Event"), ("/global/event", "GlobalEvent")];
+
+/// The names of the schemas of failures.
+const FAILURE: &str = "Failure";
+const TAGGED: &str = "TaggedFailure";
+const OWN: &str = "OwnFailure";
 
 #[derive(Deserialize)]
 struct Released {
@@ -50,6 +56,7 @@ pub fn stock_openapi() -> &'static Value {
 fn document() -> Value {
     let mut released: Released = serde_json::from_str(RELEASED).expect("tests read it");
     released.schemas.extend(of_streams(&released.events));
+    released.schemas.extend(of_failures());
     let mut paths: Map<String, Value> = Map::new();
     for row in super::operations::contracted() {
         let schemas = &released.operations[&format!("{} {}", row.method, row.path)];
@@ -114,6 +121,54 @@ fn of_streams(contracted: &BTreeMap<String, String>) -> [(String, Value); 3] {
         .map(|(name, schema)| (name.to_owned(), schema))
 }
 
+/// The schemas of failures, in the contract's first and second API: they have the contract's members, and tell the request's
+/// id besides. The third is that of paths which the service's own interface has too.
+fn of_failures() -> [(String, Value); 3] {
+    let text = || json!({ "type": "string" });
+    let request =
+        json!({ "type": "string", "description": "Names the request in the service's log" });
+    let first = json!({
+        "description": "Why a request was not done.",
+        "type": "object",
+        "required": ["name", "data", "request_id"],
+        "properties": {
+            "name": text(),
+            "data": { "type": "object", "required": ["message"], "properties": { "message": text() } },
+            "request_id": &request,
+            "_tag": { "const": "SessionBusyError", "description": "If a session is busy" },
+            "sessionID": text(),
+            "message": text(),
+        },
+        "additionalProperties": false,
+    });
+    let second = json!({
+        "description": "Why a request was not done.",
+        "type": "object",
+        "required": ["_tag", "message", "request_id"],
+        "properties": {
+            "_tag": text(),
+            "message": text(),
+            "request_id": &request,
+            "sessionID": text(),
+        },
+        "additionalProperties": false,
+    });
+    let own = json!({
+        "description": "Why a request was not done, as the service's own interface tells it.",
+        "type": "object",
+        "required": ["error", "request_id"],
+        "properties": {
+            "error": {
+                "type": "object",
+                "required": ["code", "message"],
+                "properties": { "code": text(), "message": text(), "reason": text() },
+            },
+            "request_id": request,
+        },
+    });
+    [(FAILURE, first), (TAGGED, second), (OWN, own)].map(|(name, schema)| (name.to_owned(), schema))
+}
+
 fn reference(name: &str) -> String {
     format!("#/components/schemas/{name}")
 }
@@ -146,10 +201,10 @@ fn operation(row: &Contracted, schemas: &Schemas) -> Value {
 }
 
 fn responses(row: &Contracted, schemas: &Schemas) -> Value {
-    let answers = schemas.answers.iter().filter(|(status, _)| {
-        let is_success = status.starts_with('2');
-        !is_success || !matches!(row.state, State::Refused(_))
-    });
+    let answers = schemas
+        .answers
+        .iter()
+        .filter(|(status, _)| status.starts_with('2') && !matches!(row.state, State::Refused(_)));
     let responses = answers.map(|(status, schema)| {
         let mut answer = json!({ "description": meaning(status) });
         if let Some(schema) = schema {
@@ -164,18 +219,44 @@ fn responses(row: &Contracted, schemas: &Schemas) -> Value {
         (status.clone(), answer)
     });
     let mut responses: Map<String, Value> = responses.collect();
-    for status in ["401", "429", "503"] {
-        responses.entry(status).or_insert_with(|| json!({ "description": meaning(status) }));
+    let failure = match Dialect::of(row.path) {
+        Dialect::Native => OWN,
+        Dialect::Stock if row.path.starts_with("/api/") => TAGGED,
+        Dialect::Stock => FAILURE,
+    };
+    for status in failures(row, schemas) {
+        let content = json!({ "application/json": { "schema": { "$ref": reference(failure) } } });
+        let answer = json!({ "description": meaning(status), "content": content });
+        responses.insert(status.to_owned(), answer);
     }
     Value::Object(responses)
+}
+
+/// Returns the statuses of an operation's failures.
+fn failures(row: &Contracted, schemas: &Schemas) -> Vec<&'static str> {
+    let mut all = vec!["401", "429", "503"];
+    let is_served = matches!(row.state, State::Served);
+    let takes = schemas.body.is_some() || !schemas.query.is_empty() || row.path.contains('{');
+    if matches!(row.state, State::Refused(_)) || is_served && takes {
+        all.push("400");
+    }
+    if is_served {
+        all.extend(["403", "409"]);
+        all.extend(schemas.body.is_some().then_some("413"));
+        all.extend(row.path.contains('{').then_some("404"));
+    }
+    all.sort_unstable();
+    all
 }
 
 fn meaning(status: &str) -> &'static str {
     match status {
         "400" => "The request cannot be read, or asks for what is not done here",
         "401" => "The key is missing, or is not good",
+        "403" => "The role, or the key, may not do this; the message names the need",
         "404" => "There is no such thing in this organisation",
         "409" => "It does not fit what is there",
+        "413" => "The request is too large",
         "429" => "Too many requests: ask again",
         "503" => "The database does not answer, or the service is busy: ask again",
         status if status.starts_with('2') => "It was done",
