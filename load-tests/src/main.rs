@@ -76,6 +76,8 @@ enum What {
     Compare(scenario::compare::Args),
     /// The cost of ten thousand sessions that sleep until somebody answers
     Sleepers(scenario::sleepers::Args),
+    /// The console's live view while an answer streams: long tasks, and script a frame
+    Live(scenario::live::Args),
     /// Sessions with a repository of 40,000 files, beside the machine's git
     Repositories(scenario::repositories::Args),
     /// How long the lists take that clients open with: messages of a session, sessions of an organisation
@@ -126,6 +128,7 @@ fn main() -> ExitCode {
             What::Compare(args) => scenario::compare::run(&bin()?, args, &mut out).await,
             What::Lists(args) => scenario::lists::run(&bin()?, args, &mut out).await,
             What::Usage(args) => scenario::usage::run(&bin()?, args, &mut out).await,
+            What::Live(args) => scenario::live::run(&bin()?, args, &mut out).await,
             What::Repositories(args) => scenario::repositories::run(&bin()?, args, &mut out).await,
             What::Sleepers(args) => scenario::sleepers::run(&bin()?, args, &mut out).await,
             What::Decode(args) => scenario::decode::run(args, &mut out),
