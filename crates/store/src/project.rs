@@ -60,6 +60,10 @@ impl Store {
         worktree: String,
         now: TimestampMs,
     ) -> Result<ProjectRow, StoreError> {
+        if let Some(row) = self.project_of(org, worktree.clone()).await? {
+            return Ok(row);
+        }
+        let made = worktree.clone();
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
                 let id = ProjectId::mint(&mut IdMint::after(Stamp::default(), now));
@@ -68,20 +72,35 @@ impl Store {
                      ON CONFLICT (org_id, space, worktree) DO NOTHING",
                     org.0,
                     id.as_str(),
-                    worktree,
+                    made,
                     now,
                 )
                 .execute(&mut **tx)
                 .await?;
+                Ok(())
+            })
+        })
+        .await?;
+        self.project_of(org, worktree).await?.ok_or(StoreError::NotFound)
+    }
+
+    /// The project of a directory.
+    async fn project_of(
+        &self,
+        org: OrgId,
+        worktree: String,
+    ) -> Result<Option<ProjectRow>, StoreError> {
+        self.read(org, move |connection| {
+            Box::pin(async move {
                 let row = sqlx::query!(
                     "SELECT id, worktree, created_ms FROM project
                      WHERE org_id = $1 AND space = '' AND worktree = $2",
                     org.0,
                     worktree,
                 )
-                .fetch_one(&mut **tx)
+                .fetch_optional(&mut *connection)
                 .await?;
-                project(&row.id, row.worktree, row.created_ms)
+                row.map(|row| project(&row.id, row.worktree, row.created_ms)).transpose()
             })
         })
         .await
@@ -141,12 +160,18 @@ impl Store {
         directory: String,
         now: TimestampMs,
     ) -> Result<LocationRow, StoreError> {
+        // Most often it is there and in use: then nothing is locked.
+        let known = self.location_of(org, project.clone(), directory.clone()).await?;
+        if let Some((row, true)) = known {
+            return of_kind(row, kind);
+        }
+        let (of, made) = (project.clone(), directory.clone());
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
                 let known = sqlx::query_scalar!(
                     "SELECT id FROM project WHERE org_id = $1 AND id = $2",
                     org.0,
-                    project.as_str(),
+                    of.as_str(),
                 )
                 .fetch_optional(&mut **tx)
                 .await?;
@@ -154,38 +179,53 @@ impl Store {
                     return Err(StoreError::NotFound);
                 }
                 let id = LocationId::mint(&mut IdMint::after(Stamp::default(), now));
-                // Most often it is there and in use: then nothing is locked. One that the collection has seen unused is
-                // locked, so that it is either made again or kept for another retention.
+                // One that the collection has seen unused is locked, so that it is either made again or kept for another
+                // retention.
                 sqlx::query!(
                     "INSERT INTO location (org_id, id, project_id, kind, directory, created_ms)
-                     SELECT $1, $2, $3, $4, $5, $6::bigint WHERE NOT EXISTS (SELECT FROM location
-                         WHERE org_id = $1 AND project_id = $3 AND directory = $5 AND unused_ms IS NULL)
+                     VALUES ($1, $2, $3, $4, $5, $6)
                      ON CONFLICT (org_id, project_id, directory) DO UPDATE SET unused_ms = NULL",
                     org.0,
                     id.as_str(),
-                    project.as_str(),
+                    of.as_str(),
                     kind.as_str(),
-                    directory,
+                    made,
                     now,
                 )
                 .execute(&mut **tx)
                 .await?;
+                Ok(())
+            })
+        })
+        .await?;
+        let row = self.location_of(org, project, directory).await?;
+        row.map_or(Err(StoreError::NotFound), |(row, _)| of_kind(row, kind))
+    }
+
+    /// The Location of a directory in a project, and whether it is in use.
+    async fn location_of(
+        &self,
+        org: OrgId,
+        project: ProjectId,
+        directory: String,
+    ) -> Result<Option<(LocationRow, bool)>, StoreError> {
+        self.read(org, move |connection| {
+            Box::pin(async move {
                 let row = sqlx::query!(
-                    "SELECT id, project_id, kind, directory, fence, seed_location, seed_tree FROM location
-                     WHERE org_id = $1 AND project_id = $2 AND directory = $3",
+                    r#"SELECT id, project_id, kind, directory, fence, seed_location, seed_tree,
+                         unused_ms IS NULL AS "is_used!"
+                     FROM location WHERE org_id = $1 AND project_id = $2 AND directory = $3"#,
                     org.0,
                     project.as_str(),
                     directory,
                 )
-                .fetch_one(&mut **tx)
+                .fetch_optional(&mut *connection)
                 .await?;
-                let seed = seed(row.seed_location, row.seed_tree)?;
-                let row = location(&row.id, &row.project_id, &row.kind, row.directory, row.fence, seed)?;
-                if row.kind == kind {
-                    Ok(row)
-                } else {
-                    Err(StoreError::Conflict { what: "a Location there" })
-                }
+                let Some(row) = row else { return Ok(None) };
+                let (seed, is_used) = (seed(row.seed_location, row.seed_tree)?, row.is_used);
+                let row =
+                    location(&row.id, &row.project_id, &row.kind, row.directory, row.fence, seed)?;
+                Ok(Some((row, is_used)))
             })
         })
         .await
@@ -213,6 +253,11 @@ impl Store {
         })
         .await
     }
+}
+
+/// Returns the Location if it is of this kind.
+fn of_kind(row: LocationRow, kind: LocationKind) -> Result<LocationRow, StoreError> {
+    if row.kind == kind { Ok(row) } else { Err(StoreError::Conflict { what: "a Location there" }) }
 }
 
 fn project(id: &str, worktree: String, created_ms: TimestampMs) -> Result<ProjectRow, StoreError> {
