@@ -12,8 +12,11 @@ await page.goto(`${service}/login`);
 await page.getByLabel('Key', { exact: true }).fill(key);
 await page.getByRole('button', { name: 'Sign in', exact: true }).click();
 await page.waitForURL((url) => !url.pathname.startsWith('/login'));
-const org = new URL(page.url()).pathname.split('/')[2] ?? '-';
-await page.goto(`${service}/o/${org}/session/${session}`);
+// The key is a service's: it logs nobody in, and is forgotten when a page is loaded anew.
+await page.evaluate((session) => {
+  history.pushState(null, '', `/o/${location.pathname.split('/')[2] ?? '-'}/session/${session}`);
+  dispatchEvent(new PopStateEvent('popstate'));
+}, session);
 await page.getByLabel('Prompt', { exact: true }).waitFor();
 await page.waitForTimeout(2_000);
 
@@ -61,7 +64,7 @@ console.log(JSON.stringify({
   frames: starts.length,
   script_p50_ms: at(0.5),
   script_p95_ms: at(0.95),
-  longest_task_ms: Math.max(...tasks),
+  longest_task_ms: tasks.reduce((longest, task) => Math.max(longest, task), 0),
   long_tasks: tasks.filter((task) => task > 50).length,
   tasks: tasks.length,
 }));
