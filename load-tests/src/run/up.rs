@@ -108,9 +108,15 @@ impl Up {
 
     /// Stops everything and removes the folder.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.ended().await.map(drop)
+    }
+
+    /// Stops everything and returns the folder, which goes when it is dropped.
+    pub(crate) async fn ended(self) -> anyhow::Result<TempDir> {
         self.postgres.pool.close().await;
         self.server.stop().await?;
-        self.model.stop().await
+        self.model.stop().await?;
+        Ok(self.folder)
     }
 }
 
