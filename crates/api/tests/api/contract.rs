@@ -133,8 +133,6 @@ async fn constants_have_released_shapes_and_refusals_a_sentence() -> Result<()> 
         let said = if row.path.starts_with("/api/") {
             ensure!(body["_tag"] == "InvalidRequestError", "{body}");
             &body["message"]
-        } else if row.path.starts_with("/project/") {
-            &body["error"]["message"]
         } else {
             ensure!(body["name"] == "BadRequest", "{body}");
             &body["data"]["message"]
