@@ -32,6 +32,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::Result<()> {
     let up = Up::start(bin).await?;
+    out.probed(up.probe().await?);
     let (mut http, mut model) = (up.http().await?, Http::connect(&up.model.url, None).await?);
     let text = answer(args.pieces);
     let script = json!([{ "match": "the long story", "text": text, "chunk_delay_ms": EACH_MS }]);

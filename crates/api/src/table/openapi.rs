@@ -172,7 +172,8 @@ fn plain(schema: &Value) -> Value {
     schema
 }
 
-fn failure() -> Value {
+/// The schema of a failure as our own interface tells it.
+pub(super) fn failure() -> Value {
     json!({
         "type": "object",
         "required": ["error", "request_id"],

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::openapi::failure;
 use super::operations::{Contracted, State};
 use crate::render::StockKind;
 use crate::surface::Dialect;
@@ -148,25 +149,13 @@ fn of_failures() -> [(String, Value); 3] {
         "properties": {
             "_tag": text(),
             "message": text(),
-            "request_id": &request,
+            "request_id": request,
             "sessionID": text(),
         },
         "additionalProperties": false,
     });
-    let own = json!({
-        "description": "Why a request was not done, as the service's own interface tells it.",
-        "type": "object",
-        "required": ["error", "request_id"],
-        "properties": {
-            "error": {
-                "type": "object",
-                "required": ["code", "message"],
-                "properties": { "code": text(), "message": text(), "reason": text() },
-            },
-            "request_id": request,
-        },
-    });
-    [(FAILURE, first), (TAGGED, second), (OWN, own)].map(|(name, schema)| (name.to_owned(), schema))
+    [(FAILURE, first), (TAGGED, second), (OWN, failure())]
+        .map(|(name, schema)| (name.to_owned(), schema))
 }
 
 fn reference(name: &str) -> String {
