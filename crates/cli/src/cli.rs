@@ -158,6 +158,7 @@ mod tests {
             "sso list --json",
             "sso add Okta --issuer https://x --client-id y --secret-file - --group it=admin --domain x.example",
             "sso change Okta --no-groups --default-role member",
+            "sso change Okta --client-id -rabc --secret-file -",
             "sso test Okta --no-wait",
             "sso activate Okta",
             "sso remove Okta",

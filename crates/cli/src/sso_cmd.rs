@@ -73,7 +73,8 @@ pub struct AddArgs {
     #[arg(long, value_name = "URL")]
     pub issuer: String,
     /// Our client at the provider
-    #[arg(long, value_name = "ID")]
+    // Providers make ids at random, and one may begin with a hyphen.
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub client_id: String,
     /// The client has no secret
     #[arg(long, conflicts_with = "secret_file")]
@@ -96,7 +97,7 @@ pub struct ChangeArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Another client, while the connection is not active
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub client_id: Option<String>,
     /// File with another secret of the client; `-` is standard input
     #[arg(long, value_name = "FILE")]
