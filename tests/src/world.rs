@@ -119,13 +119,14 @@ impl World {
         Up::start(self, flags).await
     }
 
-    /// Starts `up` with the owner's key that its data folder keeps, and waits until it is ready.
+    /// Starts `up` with more flags and the owner's key that its data folder keeps, and waits until it is ready.
     ///
     /// # Errors
     /// Those of [`World::up`].
-    pub async fn up_of_owner(&self) -> Result<Up> {
+    pub async fn up_of_owner(&self, flags: &[&str]) -> Result<Up> {
         let mut args = ["up", "--port", "0"].map(str::to_owned).to_vec();
         args.extend(self.flags_without_key());
+        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
         Up::launch(self, &args, &[], None).await
     }
 
@@ -137,12 +138,14 @@ impl World {
         Cluster::start(self, flags).await
     }
 
-    /// Starts `dev-cluster` at a port, with the owner's key that its data folder keeps.
+    /// Starts `dev-cluster` at a port with more flags, and with the owner's key that its data folder keeps.
     ///
     /// # Errors
     /// When it does not get ready, with its output.
-    pub async fn cluster_of_owner(&self, port: u16) -> Result<Cluster> {
-        Cluster::launch(self, port, &self.flags_without_key(), None).await
+    pub async fn cluster_of_owner(&self, port: u16, flags: &[&str]) -> Result<Cluster> {
+        let mut all = self.flags_without_key();
+        all.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        Cluster::launch(self, port, &all, None).await
     }
 }
 

@@ -45,7 +45,7 @@ async fn started_slowly(world: &World) -> Result<Cluster> {
         drop(held);
         Ok(())
     };
-    let (cluster, waited) = tokio::join!(world.cluster_of_owner(port), waits);
+    let (cluster, waited) = tokio::join!(world.cluster_of_owner(port, &[]), waits);
     waited?;
     let cluster = cluster?;
     let listed = Cli::of_profile(world)?.run(&["session", "list"]).await?;

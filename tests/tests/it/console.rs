@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use journeys::{Api, Up, World, executable, oracle};
+use reqwest::Method;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
+use testkit::{GitServer, git};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -17,6 +20,9 @@ use crate::web::chromium;
 
 /// How long the whole walk may take on a busy machine. Each step has a limit of its own.
 const LIMIT: Duration = Duration::from_secs(240);
+
+/// Within this a page shows nothing more of a login that has ended: 5 s, with room for a machine that is busy elsewhere.
+pub(crate) const DARK_MS: u64 = 8_000;
 
 /// What the first page may weigh, compressed.
 const FIRST_PAINT_BYTES: usize = 300 * 1024;
@@ -70,33 +76,30 @@ fn asking(questions: &Value) -> ScriptedCall {
     ScriptedCall { name: "question".into(), arguments, id: None }
 }
 
-#[tokio::test]
-async fn a_person_works_a_day_in_the_console() -> Result<()> {
-    executable()?; // report a missing executable first
+/// Runs a program in a browser at a service, to its end. Each line of its output is a step that was seen; after one that begins
+/// with `waits ` it waits until `act` has ended. Returns the steps, and its last line, which is a report.
+pub(crate) async fn walk(
+    program: &str,
+    api: &Api,
+    more: &[(&str, &str)],
+    mut act: impl AsyncFnMut(&str) -> Result<()>,
+) -> Result<(Vec<String>, Value)> {
     let (browser, folder) = (chromium()?, installed("console", "playwright-core").await);
-    let world = World::new().await?;
-    let up = world.up().await?;
-    scripts(&world)?;
-    let parts = json!({ "service": up.api().url(), "key": up.api().key(), "browser": browser });
+    let mut parts = json!({ "service": api.url(), "key": api.key(), "browser": browser });
+    for (name, value) in more {
+        parts[name] = json!(value);
+    }
     let mut node = Command::new("node");
-    node.arg("walk.mjs").arg(parts.to_string()).current_dir(folder).kill_on_drop(true);
+    node.arg(program).arg(parts.to_string()).current_dir(folder).kill_on_drop(true);
     node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut walk = node.spawn().context("node is needed: ./dev test installs it")?;
-    let mut go_on = walk.stdin.take().context("an input")?;
-    let mut lines = BufReader::new(walk.stdout.take().context("an output")?).lines();
-    let (mut steps, mut running) = (Vec::new(), Some(up));
+    let mut node = node.spawn().context("node is needed: ./dev test installs it")?;
+    let mut go_on = node.stdin.take().context("an input")?;
+    let mut lines = BufReader::new(node.stdout.take().context("an output")?).lines();
+    let mut steps = Vec::new();
     let walked = timeout(LIMIT, async {
         while let Some(line) = lines.next_line().await? {
-            match line.as_str() {
-                "waits steered" => world.model().open_gate("story")?,
-                "waits killed" => {
-                    let up = running.take().context("it runs")?;
-                    running = Some(restarted(&world, up).await?);
-                    world.model().open_gate("recital")?;
-                }
-                _ => {}
-            }
             if line.starts_with("waits ") {
+                act(&line).await?;
                 go_on.write_all(b"go on\n").await?;
             }
             steps.push(line);
@@ -104,18 +107,36 @@ async fn a_person_works_a_day_in_the_console() -> Result<()> {
         anyhow::Ok(())
     })
     .await;
-    if walked.is_err() {
-        walk.start_kill()?;
+    if !matches!(walked, Ok(Ok(()))) {
+        node.start_kill()?;
     }
     let mut told = String::new();
-    let mut errors = walk.stderr.take().context("an output")?;
+    let mut errors = node.stderr.take().context("an output")?;
     timeout(Duration::from_secs(20), errors.read_to_string(&mut told)).await.ok();
-    let status = walk.wait().await?;
+    let status = node.wait().await?;
     if !matches!(walked, Ok(Ok(()))) || !status.success() {
         bail!("after {steps:?}: {walked:?}: {told}");
     }
+    let report = serde_json::from_str(&steps.pop().context("a report")?)?;
+    Ok((steps, report))
+}
 
-    let report: Value = serde_json::from_str(&steps.pop().context("a report")?)?;
+#[tokio::test]
+async fn a_person_works_a_day_in_the_console() -> Result<()> {
+    executable()?; // report a missing executable first
+    let world = World::new().await?;
+    let up = world.up().await?;
+    scripts(&world)?;
+    let (api, mut running) = (up.api().clone(), Some(up));
+    let (steps, report) = walk("walk.mjs", &api, &[], async |step| {
+        if step == "waits steered" {
+            return Ok(world.model().open_gate("story")?);
+        }
+        let up = running.take().context("it runs")?;
+        running = Some(restarted(&world, up).await?);
+        Ok(world.model().open_gate("recital")?)
+    })
+    .await?;
     ensure!(report["faults"] == json!([]), "{report:#}");
     let missing: Vec<_> =
         STEPS.iter().filter(|step| !steps.iter().any(|seen| seen == *step)).collect();
@@ -169,6 +190,78 @@ async fn same_as_log(api: &Api, session: &str, on_page: &BTreeMap<String, String
 fn plain(texts: &[&str]) -> String {
     let joined = texts.join(" ").replace(['*', '`'], "").replace("\n- ", "\n");
     joined.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn pages_outlive_processes_and_no_login() -> Result<()> {
+    let world = World::new().await?;
+    let flags = ["--placements=1", "--gateways=2", "--workers=2"];
+    let cluster = world.cluster_of_owner(boot::free_port()?, &flags).await?;
+    scripts(&world)?;
+    let (api, other) = (cluster.gateway(0), cluster.gateway(1));
+    let (_, report) = walk("faults.mjs", api, &[("other", other.url())], async |step| {
+        if step == "waits ended" {
+            let ends = api.request(Method::DELETE, "/platform/login");
+            return api.send(ends).await?.ok().map(drop);
+        }
+        cluster.kill("gateway", Signal::KILL)?;
+        for worker in cluster.of("worker")? {
+            cluster.signal(worker.pid, Signal::KILL)?;
+        }
+        Ok(world.model().open_gate("recital")?)
+    })
+    .await?;
+    ensure!(report["faults"] == json!([]), "{report:#}");
+    let session = report["session"].as_str().context("the session's id")?;
+    for texts in report["texts"].as_array().context("the pages' texts")? {
+        same_as_log(api, session, &serde_json::from_value(texts.clone())?).await?;
+    }
+    let dark = report["dark"].as_array().context("times")?;
+    println!("dark after {dark:?} ms");
+    ensure!(dark.iter().all(|ms| ms.as_u64().is_some_and(|ms| ms < DARK_MS)), "{dark:?}");
+    oracle(api, world.model()).await?;
+    cluster.stop(&world).await
+}
+
+#[tokio::test]
+async fn a_repository_comes_in_by_the_console() -> Result<()> {
+    let world = World::new().await?;
+    let server = GitServer::start()?;
+    let till = world.workspace("till")?;
+    git(&till, &["init", "-q", "-b", "main"])?;
+    std::fs::write(till.join("prices"), "apple 1\n")?;
+    git(&till, &["add", "-A"])?;
+    git(&till, &["commit", "-q", "-m", "prices"])?;
+    let repository = server.repository("shop/till")?;
+    git(&till, &["push", "-q", &repository.display().to_string(), "main"])?;
+    let (allow, ca) = (format!("--egress-allow={}", server.host()), server.authority());
+    let up = world.up_of_owner(&[&allow, &format!("--egress-ca={}", ca.display())]).await?;
+
+    server.fault(Some("403"))?;
+    let address = format!("https://{}/shop/till", server.host());
+    let act = async |step: &str| server.fault((step == "waits refused").then_some("slow"));
+    let (_, report) = walk("repository.mjs", up.api(), &[("address", &address)], act).await?;
+    ensure!(report["faults"] == json!([]), "{report:#}");
+    let said = |name: &str| report[name].as_str().unwrap_or_default().to_owned();
+    ensure!(said("refused").contains("403"), "{report:#}");
+    ensure!(said("step") == "2", "{report:#}");
+    let commit = git(&till, &["rev-parse", "--short=10", "HEAD"])?;
+    ensure!(said("filled").contains(&commit) && said("filled").contains("main"), "{report:#}");
+
+    // The command that was copied, at home.
+    let command = said("command");
+    let args: Vec<&str> = command.split(' ').skip(1).collect();
+    let pulled = up.cli()?.within(&till).run(&args).await?;
+    ensure!(pulled.code == Some(0), "{command}: {pulled:?}");
+    let branch = args.last().context("a branch")?;
+    ensure!(git(&till, &["show", &format!("{branch}:made.txt")])? == "hello", "{pulled:?}");
+    // And the patch.
+    let patch = world.folder().join("patch");
+    std::fs::write(&patch, said("patch"))?;
+    git(&till, &["apply", &patch.display().to_string()])?;
+    ensure!(std::fs::read_to_string(till.join("made.txt"))?.trim() == "hello");
+    oracle(up.api(), world.model()).await?;
+    up.stop(&world).await
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ async fn furnish(world: &World, api: &Api) -> Result<String> {
 /// Sends requests of a document as the owner, with these parameters known. Returns a line that counts them.
 async fn generate(document: &str, known: impl Fn(&str) -> Value) -> Result<String> {
     let world = World::new().await?;
-    let up = world.up_of_owner().await?;
+    let up = world.up_of_owner(&[]).await?;
     let api = up.api();
     let project = furnish(&world, api).await?;
     let config = world.logs().join("schemathesis.toml");

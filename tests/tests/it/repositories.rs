@@ -223,8 +223,11 @@ async fn workers_die_in_a_fill_and_in_a_turn_and_nothing_is_lost() -> Result<()>
     let shown = api.get(&path).await?.ok()?;
     ensure!(shown["state"] == "filled" && shown["commit"] == pinned, "{shown}");
 
-    // The model commits, and deletes a large file without git; its worker dies in the next turn.
-    ends(api, session, "run `echo two >a && git commit -qam second && cp large other && git add other && git commit -qm third && rm large`").await?;
+    // The model commits, at last what makes `.git` larger than 64 MiB, and deletes a large file without git; its worker dies in
+    // the next turn.
+    let second = "echo two >a && git commit -qam second";
+    let third = "cp large other && head -c 70000000 /dev/urandom >noise && git add other noise && git commit -qm third";
+    ends(api, session, &format!("run `{second} && {third} && rm large`")).await?;
     let endless = format!("echo {} >pid.txt; sleep 600; :", world.data().display());
     let call =
         ScriptedCall { name: "shell".into(), arguments: json!({ "command": endless }), id: None };
@@ -239,14 +242,17 @@ async fn workers_die_in_a_fill_and_in_a_turn_and_nothing_is_lost() -> Result<()>
     cluster.signal(dying, Signal::KILL)?;
     server.fault(Some("503"))?;
     ensure!(api.outcome(session, &message, 90).await? == "completed", "a third worker goes on");
-    let prove = "run `git fsck --strict --no-dangling && git log --format=%s && git status --porcelain && wc -c other`";
+    let prove = "run `git fsck --strict --no-dangling && git log --format=%s && git status --porcelain && wc -c other noise`";
     ends(api, session, prove).await?;
     let body = world.model().requests().pop().and_then(|asked| asked.body).context("a body")?;
     let body: Value = serde_json::from_str(&body)?;
     let messages = body["messages"].as_array().context("messages")?;
     let result = messages.iter().rev().find(|message| message["role"] == "tool");
     let result = result.and_then(|it| it["content"].as_str()).context("a result")?;
-    ensure!(result.contains("third\nsecond\nfirst\n D large\n17825792 other"), "{result}");
+    ensure!(
+        result.contains("third\nsecond\nfirst\n D large\n17825792 other\n70000000 noise"),
+        "{result}"
+    );
     server.fault(None)?;
     no_alternate_leads_to_another(&world, &server, api, session).await?;
     oracle(api, world.model()).await?;

@@ -1,13 +1,15 @@
 // Sign-in at an identity provider, in a browser without a window: a test of the command line, the owner's page with a
 // test of its own, a person's login, and its end at both places. Each line of the output is what was seen.
-import { chromium } from 'playwright-core';
+import { createInterface } from 'node:readline';
 import { axe, faultsOf } from './accessible.mjs';
+import { launch, signIn } from './browser.mjs';
 
 const { service, ticket, key, browser: program } = JSON.parse(process.argv[2]);
+const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const seen = (what) => console.log(JSON.stringify(what));
 const faults = [];
 
-const browser = await chromium.launch({ executablePath: program, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+const browser = await launch(program);
 
 async function tab() {
   const context = await browser.newContext();
@@ -32,10 +34,7 @@ try {
   await check(page, 'test');
 
   const owner = await tab();
-  await owner.goto(`${service}/login`);
-  await owner.getByLabel('Key', { exact: true }).fill(key);
-  await button(owner, 'Sign in').click();
-  await owner.waitForURL((url) => !url.pathname.startsWith('/login'));
+  await signIn(owner, service, key);
   await owner.goto(`${service}/o/-/people`);
   await owner.getByRole('link', { name: 'Single sign-on' }).click();
   await button(owner, 'Let people in').click();
@@ -108,7 +107,23 @@ try {
   await page.locator('button[name=logout]').click();
   await page.waitForURL(`${service}/login*`);
   const after = await page.evaluate(async () => (await fetch('/platform/me')).status);
-  seen({ after, at: page.url(), faults });
+  seen({ after, at: page.url() });
+
+  // Somebody who is disabled: the open page goes dark.
+  await page.goto(`${service}/login`);
+  await button(page, 'Continue with Example').click();
+  await page.waitForURL(/\/sessions$/);
+  await page.goto(`${service}/o/-/new`);
+  await page.getByLabel('Prompt', { exact: true }).fill('say 2 words');
+  await page.keyboard.press('Enter');
+  await page.getByRole('log').getByText('w0 w1').waitFor();
+  console.log('waits disabled');
+  await input.next();
+  const began = Date.now();
+  await page.getByRole('heading', { name: 'Sign in to OpenCode Cloud' }).waitFor();
+  await page.getByRole('log').waitFor({ state: 'detached' });
+  seen({ dark: Date.now() - began, faults });
 } finally {
   await browser.close();
 }
+process.exit();

@@ -1,43 +1,17 @@
 // A person's day in the console. Each line of the output is a step that was seen on the screen; a line of input lets
 // the walk go on after `waits`. A failure ends with what the screen shows.
 import { createInterface } from 'node:readline';
-import { chromium } from 'playwright-core';
 import { axe, faultsOf } from './accessible.mjs';
+import { launch, signIn, tab as opened, tellScreens, textsOf } from './browser.mjs';
 
-const LIMIT = 60_000;
 const { service, key, browser: program } = JSON.parse(process.argv[2]);
 const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const seen = (step) => console.log(step);
 
-const browser = await chromium.launch({ executablePath: program, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
-/** What must not happen: faults of scripts, breaches of the policy, requests to anybody else. */
+const browser = await launch(program);
+/** What must not happen. */
 const faults = [];
-
-async function tab() {
-  const context = await browser.newContext({ viewport: { width: 1400, height: 900 } });
-  const page = await context.newPage();
-  page.setDefaultTimeout(LIMIT);
-  page.on('pageerror', (error) => faults.push(`script: ${String(error).slice(0, 400)}`));
-  page.on('console', (message) => {
-    if (message.text().startsWith('breach ')) faults.push(message.text());
-  });
-  page.on('request', (request) => {
-    if (!request.url().startsWith(service)) faults.push(`asked somebody else: ${request.url()}`);
-  });
-  await page.addInitScript(() =>
-    addEventListener('securitypolicyviolation', (event) =>
-      console.log(`breach of ${event.violatedDirective}: ${event.blockedURI} ${event.sample} ${event.sourceFile}:${event.lineNumber}`),
-    ),
-  );
-  return page;
-}
-
-async function signIn(page) {
-  await page.goto(`${service}/login`);
-  await page.getByLabel('Key', { exact: true }).fill(key);
-  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-  await page.waitForURL((url) => !url.pathname.startsWith('/login'));
-}
+const tab = () => opened(browser, service, faults);
 
 /** Goes to a page without loading it anew. */
 const go = (page, path) =>
@@ -68,7 +42,7 @@ async function walk() {
   await page.getByLabel('Key', { exact: true }).fill('oc_wrong');
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.getByRole('alert').waitFor();
-  await signIn(page);
+  await signIn(page, service, key);
   seen('signed in');
 
   await go(page, '/first');
@@ -92,7 +66,7 @@ async function walk() {
   await accessible(page, 'session that asks');
   const other = await tab();
   await other.addInitScript(axe);
-  await signIn(other);
+  await signIn(other, service, key);
   await go(other, '/o/ORG/needs');
   await other.getByText('May it read a file?').waitFor();
   await accessible(other, 'needs you');
@@ -159,25 +133,7 @@ async function walk() {
   await page.getByText('The connection is lost').waitFor({ state: 'detached' });
   const session = page.url().split('/').at(-1);
   seen(`session ${session}`);
-  // Every answer that is on the page, from the first to the last.
-  const box = log(page);
-  const texts = {};
-  await box.evaluate((box) => (box.scrollTop = 0));
-  for (let at = 0, end = 1; at < end; at += 400) {
-    end = await box.evaluate((box, at) => ((box.scrollTop = at), box.scrollHeight), at);
-    await page.waitForTimeout(80);
-    Object.assign(
-      texts,
-      await box.evaluate((box) =>
-        Object.fromEntries(
-          [...box.querySelectorAll('article.user, article.assistant')].map((row) => [
-            row.dataset.message,
-            [...row.querySelectorAll(':scope > .bubble, :scope > .markdown')].map((part) => part.innerText.replace(/\s+/g, ' ').trim()).join(' '),
-          ]),
-        ),
-      ),
-    );
-  }
+  const texts = await textsOf(page);
   console.log(`texts ${JSON.stringify(texts)}`);
 
   await go(page, '/o/ORG/sessions');
@@ -217,12 +173,7 @@ try {
   await walk();
   console.log(JSON.stringify({ faults }));
 } catch (error) {
-  for (const context of browser.contexts()) {
-    for (const page of context.pages()) {
-      console.error(page.url(), (await page.locator('body').innerText().catch(() => '')).slice(-3000));
-      if (process.env.CONSOLE_PICTURE) await page.screenshot({ path: process.env.CONSOLE_PICTURE }).catch(() => {});
-    }
-  }
+  await tellScreens(browser);
   console.error(error, faults);
   process.exitCode = 1;
 } finally {

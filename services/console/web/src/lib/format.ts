@@ -74,7 +74,7 @@ export function repositoryDirectory(address: string, ref: string): string {
   if (url.username || url.password)
     throw new Error('Leave the name and the password out: only public repositories are served so far.');
   const path = url.pathname.replace(/\/+$/, '').replace(/\.git$/, '');
-  if (path.split('/').filter(Boolean).length < 2)
+  if (path === '')
     throw new Error('The address lacks the repository: https://github.com/OWNER/NAME.');
   const wanted = ref.trim();
   return `/${url.host}${path}${wanted === '' ? '' : `@${wanted}`}`;

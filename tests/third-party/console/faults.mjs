@@ -1,0 +1,60 @@
+// Two pages at two gateways of a cluster: the one that is written to outlives its gateway and its worker, and both go dark
+// when their logins end. Each line of the output is a step that was seen; a line of input lets it go on after `waits`.
+import { createInterface } from 'node:readline';
+import { launch, signIn, tab, tellScreens, textsOf } from './browser.mjs';
+
+const { service, other, key, browser: program } = JSON.parse(process.argv[2]);
+const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const faults = [];
+const browser = await launch(program);
+
+async function goOnAfter(step) {
+  console.log(step);
+  await input.next();
+}
+
+const until = (page, words) => page.getByRole('log').getByText(words).last().waitFor();
+
+async function walk() {
+  const page = await tab(browser, service, faults);
+  await signIn(page, service, key);
+  await page.goto(`${service}/o/-/new`);
+  await page.getByLabel('Prompt', { exact: true }).fill('recite');
+  await page.keyboard.press('Enter');
+  await until(page, 'Line one');
+  const session = page.url().split('/').at(-1);
+  const watching = await tab(browser, other, faults);
+  await signIn(watching, other, key);
+  await watching.goto(`${other}${new URL(page.url()).pathname}`);
+  await until(watching, 'Line one');
+  await goOnAfter('waits killed');
+
+  for (const each of [page, watching]) {
+    await until(each, 'the last line.');
+    await each.getByRole('button', { name: 'Stop', exact: true }).waitFor({ state: 'detached' });
+    await each.getByText('The connection is lost').waitFor({ state: 'detached' });
+  }
+  const texts = [await textsOf(page), await textsOf(watching)];
+  await goOnAfter('waits ended');
+
+  const began = Date.now();
+  const dark = await Promise.all(
+    [page, watching].map(async (each) => {
+      await each.getByRole('heading', { name: 'Sign in to OpenCode Cloud' }).waitFor();
+      await each.getByRole('log').waitFor({ state: 'detached' });
+      return Date.now() - began;
+    }),
+  );
+  console.log(JSON.stringify({ session, texts, dark, faults }));
+}
+
+try {
+  await walk();
+} catch (error) {
+  await tellScreens(browser);
+  console.error(error, faults);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+}
+process.exit();
