@@ -194,7 +194,7 @@ async fn a_store_that_cannot_be_used_is_refused_with_the_reason() -> Result<()> 
         "{text}"
     );
     drop(s3);
-    let nobody = format!("127.0.0.1:{}", free_port()?);
+    let nobody = format!("127.0.0.1:{}", boot::free_port()?);
     let away = at(&nobody)?.probe().await?;
     let Probed::Away(why) = away else { bail!("{away:?}") };
     ensure!(why.contains("cannot be reached") && why.contains("--blob-endpoint"), "{why}");
@@ -203,8 +203,4 @@ async fn a_store_that_cannot_be_used_is_refused_with_the_reason() -> Result<()> 
         ensure!(!text.contains("CANARY"), "{text}");
     }
     Ok(())
-}
-
-fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -1,6 +1,5 @@
 //! Signals through a real `nats-server` on a free port.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,14 +42,6 @@ impl Drop for Server {
         self.0.kill().expect("our child");
         self.0.wait().expect("our child");
     }
-}
-
-/// Returns a free port outside the ranges that systems use for outgoing connections and for any-port
-/// listeners.
-fn free_port() -> u16 {
-    let mut ports = (0..).map(|nth| 20_000 + (std::process::id() * 7 + nth) % 10_000);
-    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    ports.by_ref().filter_map(|port| u16::try_from(port).ok()).find(is_free).expect("a free port")
 }
 
 async fn connect(port: u16) -> Nats {
@@ -113,7 +104,7 @@ fn every_hint() -> Vec<(Topic, Hint)> {
 
 #[tokio::test]
 async fn every_kind_of_hint_arrives_on_its_topic_only() {
-    let port = free_port();
+    let port = boot::free_port().expect("a free port");
     let _server = Server::start(port);
     let (from, to) = (connect(port).await, connect(port).await);
     connected(&from).await;
@@ -137,7 +128,7 @@ async fn every_kind_of_hint_arrives_on_its_topic_only() {
 
 #[tokio::test]
 async fn it_starts_without_a_server_and_says_so_when_hints_were_missed() {
-    let port = free_port();
+    let port = boot::free_port().expect("a free port");
     let nats = connect(port).await;
     let topic = Topic::Worker(Incarnation::random());
     let hint = Hint::Session(SessionHint::Committed { seq: Seq(1), ends: true });
@@ -167,7 +158,7 @@ async fn it_starts_without_a_server_and_says_so_when_hints_were_missed() {
 
 #[tokio::test]
 async fn a_reader_that_is_too_slow_is_told_that_it_lost_hints() {
-    let port = free_port();
+    let port = boot::free_port().expect("a free port");
     let _server = Server::start(port);
     let nats = connect(port).await;
     connected(&nats).await;
@@ -222,7 +213,7 @@ async fn a_cluster_name_that_would_break_a_subject_is_refused() {
 
 #[tokio::test]
 async fn user_and_password_are_taken_from_the_url() {
-    let port = free_port();
+    let port = boot::free_port().expect("a free port");
     let _server = Server::start_with(port, &["--user", "oc", "--pass", "s3cret"]);
     let url = format!("nats://oc:s3cret@127.0.0.1:{port}");
     let nats = Nats::connect(&url, "test").await.expect("a valid URL");
