@@ -76,6 +76,8 @@ enum What {
     Compare(scenario::compare::Args),
     /// The cost of ten thousand sessions that sleep until somebody answers
     Sleepers(scenario::sleepers::Args),
+    /// More CPU a turn of a service whose metrics are scraped and whose turns are traced
+    Telemetry(scenario::telemetry::Args),
     /// The console's live view while an answer streams: long tasks, and script a frame
     Live(scenario::live::Args),
     /// Sessions with a repository of 40,000 files, beside the machine's git
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
             What::Usage(args) => scenario::usage::run(&bin()?, args, &mut out).await,
             What::Live(args) => scenario::live::run(&bin()?, args, &mut out).await,
             What::Repositories(args) => scenario::repositories::run(&bin()?, args, &mut out).await,
+            What::Telemetry(args) => scenario::telemetry::run(&bin()?, args, &mut out).await,
             What::Sleepers(args) => scenario::sleepers::run(&bin()?, args, &mut out).await,
             What::Decode(args) => scenario::decode::run(args, &mut out),
             What::Streams(args) => scenario::streams::run(args, &mut out).await,

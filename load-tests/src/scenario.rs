@@ -20,5 +20,6 @@ pub(crate) mod snapshot_turns;
 pub(crate) mod start;
 pub(crate) mod streams;
 pub(crate) mod takeover;
+pub(crate) mod telemetry;
 pub(crate) mod turns;
 pub(crate) mod usage;

@@ -38,6 +38,7 @@ struct Costs {
     memory_mib: f64,
     cpu_ms_a_second: f64,
     buffers_a_second: f64,
+    buffers_a_turn: f64,
     turns: Samples,
     lists: Samples,
 }
@@ -72,6 +73,11 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     out.print(
         of("sleepers.idle_cpu", after.cpu_ms_a_second, "ms a second")
             .with("at_a_tenth", before.cpu_ms_a_second),
+    )?;
+    out.print(
+        of("sleepers.turn_buffers", after.buffers_a_turn, "buffers a turn")
+            .mark(Mark::AtMost(before.buffers_a_turn * 1.2))
+            .with("at_a_tenth", before.buffers_a_turn),
     )?;
     out.print(
         of("sleepers.turn_p50", after.turns.ms(50), "ms")
@@ -123,7 +129,8 @@ async fn costs(up: &Up) -> anyhow::Result<Costs> {
     let buffers = up.postgres.touched().await?;
     let used = up.used()?.service;
     tokio::time::sleep(QUIET).await;
-    let buffers = up.postgres.touched().await? - buffers;
+    let rested = up.postgres.touched().await?;
+    let (buffers, began_turns) = (rested - buffers, Instant::now());
     let used = up.used()?.service.saturating_sub(used);
     let memory_mib = cpu::rss_mib(up.pid())?;
     let mut http = up.http().await?; // the service closes connections that are idle for as long
@@ -135,6 +142,8 @@ async fn costs(up: &Up) -> anyhow::Result<Costs> {
             turns.push(began.elapsed());
         }
     }
+    let (touched, took) = (up.postgres.touched().await? - rested, began_turns.elapsed());
+    let mut http = up.http().await?;
     for _ in 0..LISTS {
         let began = Instant::now();
         let asks = http.json(Method::GET, "/platform/ask", &Value::Null).await?;
@@ -142,10 +151,14 @@ async fn costs(up: &Up) -> anyhow::Result<Costs> {
         lists.push(began.elapsed());
     }
     let seconds = (QUIET + COUNTED).as_secs_f64();
+    let buffers_a_second = buffers as f64 / seconds;
+    // What the service does by itself is no turn's.
+    let meanwhile = buffers_a_second * took.as_secs_f64();
     Ok(Costs {
         memory_mib,
         cpu_ms_a_second: used.as_secs_f64() * 1000.0 / seconds,
-        buffers_a_second: buffers as f64 / seconds,
+        buffers_a_second,
+        buffers_a_turn: (touched as f64 - meanwhile) / TURNS as f64,
         turns,
         lists,
     })
