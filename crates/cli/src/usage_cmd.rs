@@ -113,6 +113,14 @@ struct Row {
     sums: BTreeMap<String, i64>,
 }
 
+impl Row {
+    /// Whether a table of work shows more than zeros of it. Sessions, which it does not show, belong to no model.
+    fn is_seen(&self) -> bool {
+        let shown = ["prompts", "turns", "input_tokens", "output_tokens", "cost_nanos"];
+        shown.iter().any(|name| self.sums.get(*name).is_some_and(|sum| *sum != 0))
+    }
+}
+
 /// Runs `usage` and returns its exit code.
 ///
 /// # Errors
@@ -193,7 +201,7 @@ fn lines(
     rows: &[Row],
 ) -> Vec<[String; COLUMNS]> {
     let mut lines = vec![heading(of)];
-    for row in rows {
+    for row in rows.iter().filter(|row| by.is_empty() || of != Of::Work || row.is_seen()) {
         let named = by.iter().map(|key| match row.keys.get(key).map_or("", String::as_str) {
             "" => "-".to_owned(),
             id => printable::line(names.get(id).map_or(id, String::as_str), 80),
@@ -316,6 +324,7 @@ mod tests {
                 { "start": 1_793_491_200_000_i64, "keys": { "person": "key_1" }, "people": 1,
                   "sums": { "prompts": 2, "turns": 3, "input_tokens": 10, "output_tokens": 4, "cost_nanos": 1_234_560_000 } },
                 { "start": 1_793_577_600_000_i64, "keys": { "person": "" }, "people": 0, "sums": { "turns": 1 } },
+                { "start": 1_793_664_000_000_i64, "keys": { "person": "" }, "people": 0, "sums": { "sessions": 5 } },
             ],
         }))
         .expect("an answer");
@@ -326,7 +335,7 @@ mod tests {
             text.contains("2026-11-01  laptop  1       2        3      10     4       1.2346 USD"),
             "{text}"
         );
-        assert!(text.contains("2026-11-02  -  "), "{text}");
+        assert!(text.contains("2026-11-02  -  ") && !text.contains("2026-11-03"), "{text}");
         assert!(text.lines().last().expect("a total").starts_with("total"), "{text}");
         assert_eq!(when(1_793_491_200_000, Step::Hour), "2026-11-01 00:00");
     }
