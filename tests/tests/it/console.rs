@@ -247,6 +247,7 @@ async fn a_repository_comes_in_by_the_console() -> Result<()> {
     ensure!(said("step") == "2", "{report:#}");
     let commit = git(&till, &["rev-parse", "--short=10", "HEAD"])?;
     ensure!(said("filled").contains(&commit) && said("filled").contains("main"), "{report:#}");
+    ensure!(!said("filled").contains("refs/"), "{report:#}");
 
     // The command that was copied, at home.
     let command = said("command");

@@ -29,11 +29,14 @@ async function walk() {
   const note = page.getByRole('region', { name: 'Repository' });
   await note.getByRole('button', { name: 'Fetch again' }).waitFor();
   const refused = await note.innerText();
+  const twice = page.getByRole('button', { name: 'Try again' });
+  if (await twice.count()) faults.push('the refusal is told twice');
   faults.push(...(await faultsOf(page, 'a repository that cannot be fetched')));
   await goOnAfter('waits refused');
 
   await note.getByRole('button', { name: 'Fetch again' }).click();
   await note.getByRole('status').getByText('Fetching').waitFor();
+  if (await twice.count()) faults.push('an old refusal is told while it is fetched');
   const step = await note.getByRole('progressbar').getAttribute('aria-valuenow');
   faults.push(...(await faultsOf(page, 'a repository that is fetched')));
   await goOnAfter('waits fetching');

@@ -52,6 +52,12 @@ export function size(bytes: number): string {
   return `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 }
 
+/** A session's title. Until the model gives one, its clients call it `New session - ` and the time. */
+export function titled(title: string | undefined): string {
+  if (!title) return 'Untitled';
+  return /^New session - \d{4}-\d\d-\d\dT/.test(title) ? 'New session' : title;
+}
+
 /** The last parts of a path. */
 export function place(directory: string): string {
   const repository = /^\/([a-z0-9.-]+\.[a-z]+)\/(.+)$/.exec(directory);

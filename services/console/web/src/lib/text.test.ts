@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { flattened } from './flatten';
 import { read } from './follow';
-import { ago, count, place, repositoryDirectory, took, usd } from './format';
+import { ago, count, place, repositoryDirectory, titled, took, usd } from './format';
 import { lex, safeLink, unescaped, visible } from './markdown';
 import { countsOf, rowsOf } from './patch';
 import { parse, returnPath } from './address';
@@ -121,6 +121,17 @@ describe('the address of a repository', () => {
     expect(() => repositoryDirectory('git://github.com/o/n', '')).toThrow('https://');
     expect(() => repositoryDirectory('https://me:x@github.com/o/n', '')).toThrow('password');
     expect(() => repositoryDirectory('https://github.com/', '')).toThrow('lacks');
+  });
+  it('may have one step', () => {
+    expect(repositoryDirectory('https://h.org/till.git', '')).toBe('/h.org/till');
+  });
+});
+
+describe('a title', () => {
+  it('is no time of day', () => {
+    expect(titled('New session - 2026-11-26T22:16:14.503Z')).toBe('New session');
+    expect(titled('New session - the plan')).toBe('New session - the plan');
+    expect(titled('')).toBe('Untitled');
   });
 });
 
