@@ -98,11 +98,36 @@ fn is_sampled(trace: &TraceId, share: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Kind, SpanId};
 
     #[test]
     fn a_share_of_traces_is_chosen_by_their_ids() {
         let trace = |first| TraceId([first; 16]);
         assert!(is_sampled(&trace(255), 1.) && is_sampled(&trace(0), 0.1));
         assert!(!is_sampled(&trace(0), 0.) && !is_sampled(&trace(200), 0.5));
+    }
+
+    // Attack 11 of production: the collector is down, or as slow as tar.
+    #[test]
+    fn spans_that_nobody_takes_are_dropped_and_counted() {
+        let settings = Settings { share: 1., content: Content::default() };
+        let mut spans = start(settings).expect("the only test that traces");
+        for number in 0..MOST + 100 {
+            record(Span {
+                trace: TraceId([1; 16]),
+                id: SpanId(u64::try_from(number).unwrap().to_be_bytes()),
+                parent: None,
+                links: Vec::new(),
+                name: "chat".into(),
+                kind: Kind::Internal,
+                time: (0, 1),
+                attributes: Vec::new(),
+                error: None,
+            });
+        }
+        assert_eq!((spans.dropped(), spans.dropped()), (100, 0));
+        let kept = spans.waiting(usize::MAX);
+        assert_eq!(kept.len(), MOST);
+        assert_eq!(kept.first().map(|span| span.id), Some(SpanId([0; 8])), "the oldest are kept");
     }
 }

@@ -1,11 +1,12 @@
 //! Metrics as a real Prometheus reads them.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use journeys::{KEY, Process, World, eventually, oracle};
 use serde_json::Value;
+use tokio::net::TcpListener;
 
 /// Returns Prometheus, which `./dev test` installs.
 fn prometheus() -> Result<PathBuf> {
@@ -69,4 +70,30 @@ async fn a_prometheus_scrapes_a_service_and_no_secret_is_there() -> Result<()> {
     drop(server);
     oracle(up.api(), world.model()).await?;
     up.stop(&world).await
+}
+
+// Attack 11 of production: the collector is down, or as slow as tar.
+#[tokio::test]
+async fn a_collector_that_takes_nothing_stops_no_work() -> Result<()> {
+    let away = boot::free_port()?;
+    // It takes connections, and says nothing.
+    let tar = TcpListener::bind("127.0.0.1:0").await?;
+    for port in [away, tar.local_addr()?.port()] {
+        let world = World::new().await?;
+        let up = world.up_with(&["--otlp-endpoint", &format!("http://127.0.0.1:{port}")]).await?;
+        let session = up.api().session(&world.workspace("place")?).await?;
+        let began = Instant::now();
+        for _ in 0..20 {
+            ensure!(up.api().prompt(&session, "say 2 words", 60).await? == "completed");
+        }
+        ensure!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+        eventually("the loss is told", 30, async || {
+            let said = up.process().stderr();
+            Ok(said.contains("the collector of traces does not take them").then_some(()))
+        })
+        .await?;
+        oracle(up.api(), world.model()).await?;
+        up.stop(&world).await?;
+    }
+    Ok(())
 }
