@@ -17,6 +17,7 @@ mod disk;
 mod error;
 mod guarded;
 mod log_file;
+mod log_line;
 mod nats;
 mod ports;
 mod postgres;

@@ -8,6 +8,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::BootError;
+use crate::log_line::LogLine;
 
 /// The environment variable with the log filter, for the executable's flag.
 pub const LOG_VARIABLE: &str = "OPENCODE_CLOUD_LOG";
@@ -22,8 +23,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends the log of this process to stderr, and its errors to Sentry once reports are on. `filter` is the value of [`LOG_VARIABLE`], such as `info` or
-/// `info,session=debug`. A second call changes nothing.
+/// Sends the log of this process to stderr, in lines of at most 8 KiB, and its errors to Sentry once reports are on.
+/// `filter` is the value of [`LOG_VARIABLE`], such as `info` or `info,session=debug`. A second call changes nothing.
 ///
 /// # Errors
 /// [`BootError::LogFilter`] if the filter is invalid.
@@ -32,7 +33,8 @@ pub fn init(format: LogFormat, filter: &str) -> Result<(), BootError> {
         filter: filter.to_owned(),
         reason: error.to_string(),
     })?;
-    let lines = fmt().with_env_filter(filter).with_writer(io::stderr);
+    let lines =
+        fmt().with_env_filter(filter).with_writer(move || LogLine { to: io::stderr(), format });
     // An error means that there is a subscriber already, as in tests; that one stays.
     let _already_set = match format {
         LogFormat::Compact => {
