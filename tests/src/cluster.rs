@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::api::Api;
 use crate::cli::Cli;
 use crate::executable::executable;
-
+use crate::faults::tool_processes::tools_below;
 use crate::process::{Process, known};
 use crate::settle::eventually;
 use crate::world::{KEY, PROFILE_VARIABLE, World, kept_key, none_left};
@@ -142,6 +142,31 @@ impl Cluster {
     /// When it has ended.
     pub fn signal(&self, pid: u32, signal: Signal) -> Result<()> {
         kill_process(known(pid)?, signal).with_context(|| format!("cannot signal {pid}"))
+    }
+
+    /// Stops all of Postgres and returns its processes: its connections stay open, and nobody answers.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn stop_postgres(&self) -> Result<Vec<u32>> {
+        let postgres = self.of("postgres")?.into_iter().next().context("no postgres")?.pid;
+        self.signal(postgres, Signal::STOP)?;
+        // The postmaster is stopped before its backends, so that there come no more. One may have just ended.
+        let backends = tools_below(&[postgres]).remove(&postgres).unwrap_or_default();
+        let all: Vec<u32> =
+            std::iter::once(postgres).chain(backends.iter().map(|it| it.pid)).collect();
+        for backend in &all {
+            let _ended = self.signal(*backend, Signal::STOP);
+        }
+        Ok(all)
+    }
+
+    /// Lets stopped processes go on.
+    pub fn go_on(&self, stopped: &[u32]) {
+        for pid in stopped {
+            // One that was killed meanwhile has nothing to go on with.
+            let _ended = self.signal(*pid, Signal::CONT);
+        }
     }
 
     /// Returns the status that placement's leader reports.

@@ -293,19 +293,9 @@ impl<'c> Injector<'c> {
 
     /// Stops all of Postgres: its connections stay open, and nobody answers. Its work continues afterwards.
     async fn stall_postgres(&self) -> Result<()> {
-        let postgres = self.cluster.of("postgres")?;
-        let postgres = postgres.first().context("no postgres")?.pid;
-        let backends = tools_below(&[postgres]).remove(&postgres).unwrap_or_default();
-        let all: Vec<u32> =
-            std::iter::once(postgres).chain(backends.iter().map(|it| it.pid)).collect();
-        for pid in &all {
-            // A backend may have just ended. The postmaster is stopped before its backends.
-            let _ended = self.cluster.signal(*pid, Signal::STOP);
-        }
+        let stopped = self.cluster.stop_postgres()?;
         sleep(STALLED).await;
-        for pid in &all {
-            let _ended = self.cluster.signal(*pid, Signal::CONT);
-        }
+        self.cluster.go_on(&stopped);
         self.shared.saw(Sight::PostgresStalled);
         Ok(())
     }

@@ -23,7 +23,7 @@ mod reborn;
 mod rolling;
 mod run;
 mod shared;
-mod tool_processes;
+pub(crate) mod tool_processes;
 mod workload;
 
 pub use coverage::{Coverage, Sight};

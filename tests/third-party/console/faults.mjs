@@ -1,5 +1,6 @@
-// Two pages at two gateways of a cluster: the one that is written to outlives its gateway and its worker, and both go dark
-// when their logins end. Each line of the output is a step that was seen; a line of input lets it go on after `waits`.
+// Two pages at two gateways of a cluster. They outlive a gateway and the workers, show nothing more while their gateways
+// cannot ask Postgres whether a login still counts, and go dark when their logins end. Each line of the output is a step that
+// was seen; a line of input lets it go on after `waits`.
 import { createInterface } from 'node:readline';
 import { launch, signIn, tab, tellScreens, textsOf } from './browser.mjs';
 
@@ -34,9 +35,21 @@ async function walk() {
     await each.getByRole('button', { name: 'Stop', exact: true }).waitFor({ state: 'detached' });
     await each.getByText('The connection is lost').waitFor({ state: 'detached' });
   }
+
+  await page.getByLabel('Prompt', { exact: true }).fill('tell the story');
+  await page.keyboard.press('Enter');
+  for (const each of [page, watching]) await until(each, 'It begins well');
+  await goOnAfter('waits cut');
+  for (const each of [page, watching]) {
+    if (await each.getByText('so it ends').count()) faults.push('a gateway that is cut off shows more');
+  }
+  await goOnAfter('waits back');
+  for (const each of [page, watching]) {
+    await until(each, 'so it ends');
+    await each.getByRole('button', { name: 'Stop', exact: true }).waitFor({ state: 'detached' });
+  }
   const texts = [await textsOf(page), await textsOf(watching)];
   await goOnAfter('waits ended');
-
   const began = Date.now();
   const dark = await Promise.all(
     [page, watching].map(async (each) => {
