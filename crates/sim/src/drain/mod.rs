@@ -177,7 +177,7 @@ pub(crate) struct Drain {
     turn: Option<Turn>,
     title: TitleSlot,
     files: FileSlot,
-    /// Whether the files were there when it began. A drain without files captures none, whatever comes back meanwhile.
+    /// Whether the files were there when it began. It stays so: a real drain keeps what its take-over gave it.
     has_files: bool,
 }
 
@@ -263,14 +263,15 @@ impl Drain {
     }
 
     fn rules<'w>(&self, world: &'w World) -> Rules<'w> {
-        world.rules(
+        let rules = world.rules(
             self.session,
             self.worker,
             self.at,
             self.interrupts_before,
             self.begun > 0,
             self.id,
-        )
+        );
+        if self.has_files { rules } else { Rules { workspace: world.no_files(), ..rules } }
     }
 
     fn observe(&self, world: &mut World) -> Observation {

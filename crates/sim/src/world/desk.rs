@@ -36,7 +36,7 @@ impl World {
         EPOCH + self.now + self.workers[worker].skew
     }
 
-    /// Returns the rules by which a drain decides now. `begun`: it has had a turn.
+    /// Returns the rules by which a drain that has its files decides now. `begun`: it has had a turn.
     pub(crate) fn rules(
         &self,
         session: usize,
@@ -46,7 +46,6 @@ impl World {
         begun: bool,
         drain: u64,
     ) -> Rules<'_> {
-        let place = &self.places[at];
         let facts = &self.facts;
         Rules {
             settings: &facts.settings,
@@ -55,9 +54,7 @@ impl World {
             changed: self.releases.changed(drain),
             saved: &[],
             session: &facts.sessions[session][at],
-            workspace: if place.missing {
-                WorkspaceState::Missing(&facts.missing)
-            } else if let Some((token, tree)) = &self.disks[at].restored {
+            workspace: if let Some((token, tree)) = &self.disks[at].restored {
                 WorkspaceState::Restored { token: *token, tree: tree.as_ref() }
             } else {
                 WorkspaceState::Here
@@ -66,6 +63,11 @@ impl World {
             crowded: self.workers[worker].crowded && begun,
             interrupts_before,
         }
+    }
+
+    /// Returns how a drain that began without files finds them.
+    pub(crate) fn no_files(&self) -> WorkspaceState<'_> {
+        WorkspaceState::Missing(&self.facts.missing)
     }
 
     pub(crate) fn observe(&mut self, at: usize, worker: usize, history: &History) -> Observation {
