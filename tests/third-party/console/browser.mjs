@@ -1,4 +1,5 @@
 // A browser at the service: its tabs, and signing in by a key.
+import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
 
 const LIMIT = 60_000;
@@ -34,6 +35,14 @@ export async function signIn(page, service, key) {
   await page.getByLabel('Key', { exact: true }).fill(key);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.waitForURL((url) => !url.pathname.startsWith('/login'));
+}
+
+const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+/** Says that a step was seen, and waits for a line of input. */
+export async function goOnAfter(step) {
+  console.log(step);
+  await input.next();
 }
 
 /** Returns every prompt and answer of a session's page, from the first to the last. */

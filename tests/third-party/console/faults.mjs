@@ -1,18 +1,11 @@
 // Two pages at two gateways of a cluster. They outlive a gateway and the workers, show nothing more while their gateways
 // cannot ask Postgres whether a login still counts, and go dark when their logins end. Each line of the output is a step that
 // was seen; a line of input lets it go on after `waits`.
-import { createInterface } from 'node:readline';
-import { launch, signIn, tab, tellScreens, textsOf } from './browser.mjs';
+import { goOnAfter, launch, signIn, tab, tellScreens, textsOf } from './browser.mjs';
 
 const { service, other, key, browser: program } = JSON.parse(process.argv[2]);
-const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const faults = [];
 const browser = await launch(program);
-
-async function goOnAfter(step) {
-  console.log(step);
-  await input.next();
-}
 
 const until = (page, words) => page.getByRole('log').getByText(words).last().waitFor();
 

@@ -1,18 +1,11 @@
 // A repository comes in by the console, and its work goes home: a server that refuses, a fetch that takes its time, the
 // command and the patch to copy. Each line of the output is a step that was seen; a line of input lets it go on after `waits`.
-import { createInterface } from 'node:readline';
 import { axe, faultsOf } from './accessible.mjs';
-import { launch, signIn, tab, tellScreens } from './browser.mjs';
+import { goOnAfter, launch, signIn, tab, tellScreens } from './browser.mjs';
 
 const { service, key, browser: program, address } = JSON.parse(process.argv[2]);
-const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const faults = [];
 const browser = await launch(program);
-
-async function goOnAfter(step) {
-  console.log(step);
-  await input.next();
-}
 
 async function walk() {
   const page = await tab(browser, service, faults);

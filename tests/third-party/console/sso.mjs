@@ -1,11 +1,9 @@
 // Sign-in at an identity provider, in a browser without a window: a test of the command line, the owner's page with a
 // test of its own, a person's login, and its end at both places. Each line of the output is what was seen.
-import { createInterface } from 'node:readline';
 import { axe, faultsOf } from './accessible.mjs';
-import { launch, signIn } from './browser.mjs';
+import { goOnAfter, launch, signIn } from './browser.mjs';
 
 const { service, ticket, key, browser: program } = JSON.parse(process.argv[2]);
-const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const seen = (what) => console.log(JSON.stringify(what));
 const faults = [];
 
@@ -117,8 +115,7 @@ try {
   await page.getByLabel('Prompt', { exact: true }).fill('say 2 words');
   await page.keyboard.press('Enter');
   await page.getByRole('log').getByText('w0 w1').waitFor();
-  console.log('waits disabled');
-  await input.next();
+  await goOnAfter('waits disabled');
   const began = Date.now();
   await page.getByRole('heading', { name: 'Sign in to OpenCode Cloud' }).waitFor();
   await page.getByRole('log').waitFor({ state: 'detached' });

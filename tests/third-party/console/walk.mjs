@@ -1,11 +1,9 @@
 // A person's day in the console. Each line of the output is a step that was seen on the screen; a line of input lets
 // the walk go on after `waits`. A failure ends with what the screen shows.
-import { createInterface } from 'node:readline';
 import { axe, faultsOf } from './accessible.mjs';
-import { launch, signIn, tab as opened, tellScreens, textsOf } from './browser.mjs';
+import { goOnAfter, launch, signIn, tab as opened, tellScreens, textsOf } from './browser.mjs';
 
 const { service, key, browser: program } = JSON.parse(process.argv[2]);
-const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const seen = (step) => console.log(step);
 
 const browser = await launch(program);
@@ -111,8 +109,7 @@ async function walk() {
   await page.getByRole('button', { name: 'Steer', exact: true }).click();
   await say(page, 'say 5 words');
   await page.getByRole('list', { name: 'Waiting prompts' }).getByText('Next').waitFor();
-  seen('waits steered');
-  await input.next();
+  await goOnAfter('waits steered');
   await until(page, 'w0 w1 w2 w3 w4');
   await until(page, /^w0 w1 w2$/);
   await idle(page);
@@ -126,8 +123,7 @@ async function walk() {
 
   await say(page, 'recite');
   await until(page, 'Line one');
-  seen('waits killed');
-  await input.next();
+  await goOnAfter('waits killed');
   await until(page, 'the last line.');
   await idle(page);
   await page.getByText('The connection is lost').waitFor({ state: 'detached' });
