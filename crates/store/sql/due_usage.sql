@@ -1,29 +1,14 @@
--- The sessions that may have events which are not counted, and the position of session_change up to which that is known
--- (docs/decisions/0058). Without a position, or with one that is older than the rows of session_change or of another
--- server, the heads are compared with what is counted.
+-- For the build before: changed_sessions takes its place. It always compares the heads with what is counted, since that build
+-- does not know that the rows of session_change can be lost.
 CREATE OR REPLACE FUNCTION due_usage(p_org uuid, OUT sessions text[], OUT next_xid text, OUT running text[], OUT read_ms bigint)
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
-DECLARE
-    -- Rows of session_change stay for two hours.
-    kept_ms CONSTANT bigint := 100 * 60 * 1000;
-    known record;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT c.next_xid, c.running, c.read_ms INTO known FROM usage_cursor c WHERE c.org_id = p_org;
     read_ms := clock_ms();
-    IF known.read_ms BETWEEN read_ms - kept_ms AND read_ms
-        AND known.next_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN
-        -- One statement, so that the position is that of what it reads.
-        SELECT pg_snapshot_xmax(now.seen)::text, ARRAY(SELECT pg_snapshot_xip(now.seen)::text),
-            ARRAY(SELECT DISTINCT c.session_id FROM session_change c
-                WHERE c.org_id = p_org AND (c.xid >= known.next_xid OR c.xid = ANY (known.running)) AND NOT c.gone)
-        INTO next_xid, running, sessions FROM (SELECT pg_current_snapshot() AS seen) AS now;
-    ELSE
-        -- A commit after this statement is above the position.
-        SELECT pg_snapshot_xmax(now.seen)::text, ARRAY(SELECT pg_snapshot_xip(now.seen)::text),
-            ARRAY(SELECT h.id FROM session_head h
-                LEFT JOIN usage_through t ON t.org_id = p_org AND t.incarnation = h.incarnation
-                WHERE h.org_id = p_org AND h.next_seq - 1 > coalesce(t.last, 0))
-        INTO next_xid, running, sessions FROM (SELECT pg_current_snapshot() AS seen) AS now;
-    END IF;
+    -- One statement, so that the position is that of what it reads.
+    SELECT pg_snapshot_xmax(now.seen)::text, ARRAY(SELECT pg_snapshot_xip(now.seen)::text),
+        ARRAY(SELECT h.id FROM session_head h
+            LEFT JOIN usage_through t ON t.org_id = p_org AND t.incarnation = h.incarnation
+            WHERE h.org_id = p_org AND h.next_seq - 1 > coalesce(t.last, 0))
+    INTO next_xid, running, sessions FROM (SELECT pg_current_snapshot() AS seen) AS now;
 END $$;

@@ -27,6 +27,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "append_events",
     "cancel_input",
     "change_delivery",
+    "changed_sessions",
     "claim_chore",
     "clock_ms",
     "collect_components",

@@ -1,5 +1,5 @@
 //! The rows that say which sessions each commit has changed, for feeds of a whole organisation. The functions that write
-//! the log write them too; nothing reads them yet (docs/decisions/0058).
+//! the log write them too, and the sums of usage read them (docs/decisions/0058, 0085).
 
 use crate::connections::Limit;
 use crate::{Store, StoreError};

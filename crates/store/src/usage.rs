@@ -9,6 +9,7 @@
 
 use domain::{OrgId, TimestampMs};
 use tracing::warn;
+use uuid::Uuid;
 
 use crate::connections::Limit;
 use crate::{Store, StoreError};
@@ -25,11 +26,14 @@ pub struct UsageDue {
     next_xid: String,
     running: Vec<String>,
     read: TimestampMs,
+    /// Names the rows of `session_change` that were read: all of them, since no crash lost any.
+    epoch: Uuid,
 }
 
 impl Store {
     /// The organisations whose sessions have changed since they were last counted, or that nobody has looked at for
-    /// twenty minutes: a position that is older than the rows of `session_change` costs a look at all sessions.
+    /// twenty minutes or since a crash of Postgres: a position that is older than the rows of `session_change` costs a
+    /// look at all sessions.
     ///
     /// # Errors
     /// When the database fails.
@@ -42,6 +46,7 @@ impl Store {
                            WHERE c.org_id IS NULL
                                OR c.read_ms NOT BETWEEN (extract(epoch FROM now()) * 1000)::bigint - 1200000
                                    AND (extract(epoch FROM now()) * 1000)::bigint
+                               OR NOT EXISTS (SELECT FROM change_epoch e WHERE e.id = c.epoch)
                                OR EXISTS (SELECT FROM session_change s WHERE s.org_id = o.org_id AND s.xid >= c.next_xid)
                                OR EXISTS (SELECT FROM session_change s
                                    WHERE s.org_id = o.org_id AND s.xid = ANY (c.running))"#
@@ -93,15 +98,21 @@ impl Store {
             .run_within(Limit::Long, move |connection| {
                 Box::pin(async move {
                     let row = sqlx::query!(
-                        r#"SELECT sessions AS "sessions!", next_xid AS "next_xid!", running AS "running!", read_ms AS "read_ms!"
-                           FROM due_usage($1)"#,
+                        r#"SELECT sessions AS "sessions!", next_xid AS "next_xid!", running AS "running!", read_ms AS "read_ms!",
+                               epoch AS "epoch!"
+                           FROM changed_sessions($1)"#,
                         org.0
                     )
                     .fetch_one(&mut *connection)
                     .await?;
-                    let (sessions, next_xid, running, read) =
-                        (row.sessions, row.next_xid, row.running, row.read_ms);
-                    Ok(UsageDue { org, sessions, next_xid, running, read })
+                    Ok(UsageDue {
+                        org,
+                        sessions: row.sessions,
+                        next_xid: row.next_xid,
+                        running: row.running,
+                        read: row.read_ms,
+                        epoch: row.epoch,
+                    })
                 })
             })
             .await
@@ -140,14 +151,16 @@ impl Store {
         self.in_tenant(due.org, move |tx| {
             Box::pin(async move {
                 sqlx::query!(
-                    "INSERT INTO usage_cursor (org_id, next_xid, running, read_ms)
-                     VALUES ($1, $2::text::xid8, $3::text[]::xid8[], $4)
+                    "INSERT INTO usage_cursor (org_id, next_xid, running, read_ms, epoch)
+                     VALUES ($1, $2::text::xid8, $3::text[]::xid8[], $4, $5)
                      ON CONFLICT (org_id) DO UPDATE
-                     SET next_xid = excluded.next_xid, running = excluded.running, read_ms = excluded.read_ms",
+                     SET next_xid = excluded.next_xid, running = excluded.running, read_ms = excluded.read_ms,
+                         epoch = excluded.epoch",
                     due.org.0,
                     due.next_xid,
                     &due.running,
                     due.read,
+                    due.epoch,
                 )
                 .execute(&mut **tx)
                 .await?;

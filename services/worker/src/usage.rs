@@ -10,6 +10,8 @@ use store::{Store, StoreError};
 use tasks::{OnCancel, OnError, TaskKind};
 use tracing::{debug, warn};
 
+use crate::words::chain;
+
 pub(crate) const USAGE: TaskKind = TaskKind::new("usage", OnError::Log, OnCancel::Abort);
 
 /// The name under which workers agree on who counts.
@@ -23,7 +25,9 @@ pub(crate) async fn run(store: Store) -> Result<(), Infallible> {
         match count(&store).await {
             Ok(0) => {}
             Ok(sessions) => debug!(sessions, "usage is counted"),
-            Err(error) => warn!(%error, "usage could not be counted; the next look goes on"),
+            Err(error) => {
+                warn!(error = %chain(&error), "usage could not be counted; the next look goes on");
+            }
         }
         tokio::time::sleep(EVERY).await;
     }

@@ -38,4 +38,5 @@ mod terminal;
 mod tidy;
 mod tiers;
 mod travel;
+mod usage;
 mod web;

@@ -202,15 +202,42 @@ async fn a_position_that_is_too_old_or_lost_passes_nothing_over() {
         // As after a restore into another server, whose transactions have lower numbers.
         "UPDATE usage_cursor SET next_xid = '9000000000000'::xid8",
         "UPDATE usage_cursor SET read_ms = read_ms + 7200000",
+        // As after a crash of Postgres, and as the build before leaves it.
+        "TRUNCATE change_epoch",
+        "UPDATE change_epoch SET id = gen_random_uuid()",
+        "UPDATE usage_cursor SET epoch = NULL",
     ] {
         answered(&world, &session, "key_a").await;
         sqlx::query(tamper).execute(&world.root).await.expect("tampered");
         sqlx::query("TRUNCATE session_change").execute(&world.root).await.expect("forgotten");
+        let orgs = world.store.uncounted_organisations().await.expect("organisations");
+        assert!(orgs.contains(&world.org) || tamper.contains("9000000000000"), "{tamper}");
         count(&world).await;
         assert_eq!(counted(&world).await, listed(&world).await, "{tamper}");
     }
-    assert_eq!(sum(&world, "turns").await, 4);
+    assert_eq!(sum(&world, "turns").await, 7);
     assert_exact(&world).await;
+}
+
+// The position of a worker that read before a crash of Postgres, and kept what it had read after it.
+#[tokio::test]
+async fn a_position_of_before_a_crash_is_not_believed_after_it() {
+    let world = World::new().await;
+    world.fence(1).await;
+    let session = world.session().await;
+    count(&world).await;
+    let early = world.store.due_usage(world.org).await.expect("due");
+    answered(&world, &session, "key_a").await;
+    for unlogged in ["TRUNCATE session_change", "TRUNCATE change_epoch"] {
+        sqlx::query(unlogged).execute(&world.root).await.expect("emptied");
+    }
+    // Another names the new epoch before.
+    world.store.due_usage(world.org).await.expect("due");
+    world.store.keep_usage_position(early).await.expect("kept");
+    assert_eq!(world.store.uncounted_organisations().await.expect("organisations"), [world.org]);
+    assert_eq!(count(&world).await, 1);
+    assert_eq!(counted(&world).await, listed(&world).await);
+    assert_eq!(world.store.uncounted_organisations().await.expect("organisations"), []);
 }
 
 #[tokio::test]
