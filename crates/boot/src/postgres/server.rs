@@ -152,6 +152,8 @@ impl Server {
             ("unix_socket_permissions", "0700"),
             ("password_encryption", "scram-sha-256"),
             ("shared_buffers", "128MB"),
+            // Of the images of whole pages that the log has after each checkpoint.
+            ("wal_compression", "on"),
             ("timezone", "UTC"),
             ("log_timezone", "UTC"),
             ("logging_collector", "off"),
