@@ -5,7 +5,7 @@
 //! cargo run --release -p tools --example search -- FOLDER
 //! ```
 //!
-//! Without FOLDER it makes one of 50,000 files. The mark: at most 1.2 times ripgrep with one thread.
+//! Without FOLDER it makes one of 50,000 files. The mark: at most 1.2 times ripgrep.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

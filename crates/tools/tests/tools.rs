@@ -470,6 +470,36 @@ async fn grep_finds_lines_in_order_and_is_bounded() {
     assert!(found.contains("only the first 200 lines"));
 }
 
+// Threads search at once, and the result is that of one: complete, in the order of paths, and cut where one would cut.
+#[tokio::test]
+async fn grep_in_many_files_is_as_if_one_thread_read_them() {
+    let place = Place::new();
+    let mut lines = Vec::new();
+    for n in 0..2_000 {
+        let path = format!("d{}/e{}/f{n:04}", n / 500, n / 50 % 10);
+        let hits = if n % 16 == 3 { 1 + n % 3 } else { 0 };
+        // Files of many sizes, so that a later one is often ready before an earlier one.
+        let filler = "nothing\n".repeat((n * 7919) % 4_000 / (1 + n % 5));
+        place.file(&path, &(filler.clone() + &"one hit\n".repeat(hits)));
+        let first = filler.lines().count() + 1;
+        lines.extend((first..first + hits).map(|line| format!("{path}:{line}:one hit\n")));
+    }
+    assert!(lines.len() > 200);
+    for _ in 0..4 {
+        let found = place.ok("grep", json!({"pattern": "hit"})).await;
+        let (shown, footer) = found.rsplit_once('\n').expect("lines and a footer");
+        assert_eq!(format!("{shown}\n"), lines[..200].concat());
+        assert!(footer.starts_with("(only the first 200 lines"), "{footer}");
+        let found = place.ok("grep", json!({"pattern": "hit", "include": "*[1-3]"})).await;
+        let wanted = lines.iter().filter(|line| {
+            line.split(':').next().is_some_and(|path| path.ends_with(['1', '2', '3']))
+        });
+        let wanted: Vec<_> = wanted.map(String::as_str).collect();
+        assert!((50..200).contains(&wanted.len()));
+        assert_eq!(found, format!("{}({} lines)", wanted.concat(), wanted.len()));
+    }
+}
+
 // Small files are searched where they were read, and others as a stream.
 #[tokio::test]
 async fn grep_reads_long_and_encoded_files_and_no_binary_ones() {

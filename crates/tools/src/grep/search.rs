@@ -1,0 +1,197 @@
+//! Searches files for an expression, one after the other.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use encoding_rs::Encoding;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, sinks};
+use memchr::memchr;
+use rustix::fs::FileType;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::Stopped;
+use crate::files::{LocationFiles, Refused};
+
+/// The most lines in one result.
+pub(super) const MAX_MATCHES: usize = 200;
+/// The most characters shown of a line.
+const MAX_CHARS: usize = 500;
+/// The largest file that a directory search reads, in bytes; larger ones are skipped.
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// The most bytes read of a file that was given by name; the rest is not searched.
+const MAX_NAMED_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+/// The memory limit of a compiled expression, in bytes.
+const MAX_REGEX_BYTES: usize = 10 * 1024 * 1024;
+/// The memory limit of an expression's cached states, in bytes.
+const MAX_DFA_BYTES: usize = 10 * 1024 * 1024;
+/// The memory limit of one line, in bytes; a file with a longer line is skipped.
+const HEAP_BYTES: usize = 16 * 1024 * 1024;
+/// The bytes that are read at once. A file that ends within them is searched where it was read.
+const WHOLE_BYTES: usize = 256 * 1024;
+
+/// The lines that match, as they are shown, in the order in which they were found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) lines: Vec<String>,
+    /// The number of files that could not be searched.
+    pub(super) skipped: usize,
+}
+
+impl Found {
+    /// Returns whether it is full: one match more than is shown means that there are more.
+    pub(super) fn is_full(&self) -> bool {
+        self.lines.len() > MAX_MATCHES
+    }
+
+    /// Adds a line. Returns whether the search continues.
+    fn push(&mut self, shown: &dyn Display, number: u64, line: &str) -> bool {
+        let line = line.trim_end_matches(['\r', '\n']);
+        let text = match line.char_indices().nth(MAX_CHARS) {
+            Some((end, _)) => format!("{shown}:{number}:{}…\n", &line[..end]),
+            None => format!("{shown}:{number}:{line}\n"),
+        };
+        self.lines.push(text);
+        !self.is_full()
+    }
+}
+
+/// An expression, with the memory that a search for it takes. A clone has its own memory.
+#[derive(Clone)]
+pub(super) struct Search {
+    matcher: RegexMatcher,
+    /// Reads, decodes, and stops at what is binary.
+    searcher: Searcher,
+    /// Searches text that is in memory.
+    text: Searcher,
+    /// The beginning of the file that is being searched.
+    read: Vec<u8>,
+    cancel: CancellationToken,
+}
+
+impl Search {
+    /// # Errors
+    /// When the pattern cannot be used, with the reason.
+    pub(super) fn new(pattern: &str, cancel: &CancellationToken) -> Result<Self, Stopped> {
+        let matcher = RegexMatcherBuilder::new()
+            .line_terminator(Some(b'\n'))
+            .size_limit(MAX_REGEX_BYTES)
+            .dfa_size_limit(MAX_DFA_BYTES)
+            .build(pattern)
+            .map_err(|error| {
+                Stopped::because(format!(
+                    "{pattern} cannot be used as a regular expression: {error}; mend or simplify it"
+                ))
+            })?;
+        let mut builder = SearcherBuilder::new();
+        builder.line_number(true).heap_limit(Some(HEAP_BYTES));
+        let text = builder.build();
+        let searcher = builder.binary_detection(BinaryDetection::quit(0)).build();
+        Ok(Self { matcher, searcher, text, read: vec![0; WHOLE_BYTES], cancel: cancel.clone() })
+    }
+
+    /// Searches a file of a directory, if it is one.
+    pub(super) fn path(&mut self, files: &LocationFiles, path: &Path, found: &mut Found) {
+        match files.open_to_read(path) {
+            Ok(opened) if opened.kind != FileType::RegularFile => {
+                // The target of a symlink.
+            }
+            Ok(opened) if opened.bytes > MAX_FILE_BYTES => found.skipped += 1,
+            Ok(opened) => self.file(&path.display(), opened.file, MAX_FILE_BYTES, found),
+            Err(Refused::Missing | Refused::Outside) => {}
+            Err(Refused::Io(_)) => found.skipped += 1,
+        }
+    }
+
+    /// Searches a file that was asked for by its name.
+    pub(super) fn named(&mut self, shown: &dyn Display, file: File, found: &mut Found) {
+        self.file(shown, file, MAX_NAMED_BYTES, found);
+    }
+
+    /// Searches at most `max_bytes` of a file, because it may grow while it is read.
+    fn file(&mut self, shown: &dyn Display, file: File, max_bytes: u64, found: &mut Found) {
+        let cancel = self.cancel.clone();
+        let mut file = Cancellable { file, cancel: &cancel };
+        let mut beginning = std::mem::take(&mut self.read);
+        let searched = match fill(&mut file, &mut beginning) {
+            Ok(Extent::Whole(length)) => self.bytes(shown, &beginning[..length], found),
+            Ok(Extent::Partly) => {
+                let read = beginning.len() as u64;
+                let all = beginning.chain(file.take(max_bytes.saturating_sub(read)));
+                self.reader(shown, all, found)
+            }
+            Err(unreadable) => Err(unreadable),
+        };
+        self.read = beginning;
+        found.skipped += usize::from(searched.is_err());
+    }
+
+    /// Searches a complete file.
+    fn bytes(&mut self, shown: &dyn Display, bytes: &[u8], found: &mut Found) -> io::Result<()> {
+        if Encoding::for_bom(bytes).is_some() {
+            return self.reader(shown, bytes, found);
+        }
+        if memchr(0, bytes).is_some() {
+            return Ok(()); // it is binary
+        }
+        let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line)));
+        self.text.search_slice(&self.matcher, bytes, sink)
+    }
+
+    fn reader(
+        &mut self,
+        shown: &dyn Display,
+        bytes: impl Read,
+        found: &mut Found,
+    ) -> io::Result<()> {
+        let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line)));
+        self.searcher.search_reader(&self.matcher, bytes, sink)
+    }
+
+    /// Searches what is in memory.
+    pub(super) fn slice(&mut self, shown: &dyn Display, bytes: &[u8], found: &mut Found) {
+        let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line)));
+        if self.searcher.search_slice(&self.matcher, bytes, sink).is_err() {
+            found.skipped += 1;
+        }
+    }
+}
+
+/// A file whose reading ends once `cancel` is cancelled.
+struct Cancellable<'c> {
+    file: File,
+    cancel: &'c CancellationToken,
+}
+
+impl Read for Cancellable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            return Err(io::Error::other("the search was cancelled"));
+        }
+        self.file.read(buffer)
+    }
+}
+
+/// How much of a file a buffer took.
+enum Extent {
+    /// The file ends after this many bytes.
+    Whole(usize),
+    /// The buffer is full.
+    Partly,
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<Extent> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok(Extent::Whole(filled)),
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Extent::Partly)
+}
