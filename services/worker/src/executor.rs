@@ -591,4 +591,6 @@ fn watched(session: &SessionRef, running: &Running) -> Watched {
 }
 
 #[cfg(test)]
+mod outage;
+#[cfg(test)]
 mod tests;

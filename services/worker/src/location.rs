@@ -7,6 +7,7 @@ use sandbox::LocationLock;
 use sandbox::lock::LockError;
 use session::{Files, FilesOptions, Runtime, Workspace};
 use store::{LocationKind, LocationRow, OriginRow, StoreError};
+use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use crate::disk::{self, Anew, Directory, WorkspaceDisk};
@@ -24,6 +25,11 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// How often a restore is tried, and the pause in between: object storage may fail for a moment.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The restores that a worker makes at once. After the death of another one it gets hundreds of Locations in a second, and each
+/// restore has files in memory.
+const AT_ONCE: usize = 48;
+static RESTORES: Semaphore = Semaphore::const_new(AT_ONCE);
 
 /// The reason why a takeover failed.
 #[derive(Debug, thiserror::Error)]
@@ -261,7 +267,10 @@ impl Unfilled<'_> {
 async fn restore(files: &Files) -> Result<Option<domain::SnapshotTree>, Unmade> {
     let mut tried = 1;
     loop {
-        match files.restore_newest().await {
+        let turn = RESTORES.acquire().await;
+        let restored = files.restore_newest().await;
+        drop(turn);
+        match restored {
             Ok(tree) => return Ok(tree),
             Err(error) if tried < TRIES => {
                 warn!(error = %chain(&error), tried, "a restore is tried again");

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use domain::LocationRef;
@@ -38,6 +39,10 @@ impl Patience {
 /// The pause before the second try. It doubles with each try, up to the longest.
 const SHORTEST: Duration = Duration::from_secs(1);
 
+/// The part of a pause that is left out at most. It differs between Locations that failed together, so that they are not
+/// tried together again.
+const SPREAD: f64 = 0.25;
+
 #[derive(Default)]
 pub(crate) struct Setbacks(HashMap<LocationRef, Setback>);
 
@@ -69,7 +74,8 @@ impl Setbacks {
                     && now <= setback.last + setback.patience.forgotten_after =>
             {
                 let doubled = 1 << setback.failures.saturating_sub(1).min(8);
-                (SHORTEST * doubled).min(setback.patience.longest_pause)
+                let pause = (SHORTEST * doubled).min(setback.patience.longest_pause);
+                pause - pause.mul_f64(part(at, setback.failures) * SPREAD)
             }
             Some(_) | None => Duration::ZERO,
         }
@@ -79,6 +85,13 @@ impl Setbacks {
     pub(crate) fn clear(&mut self, at: &LocationRef) {
         self.0.remove(at);
     }
+}
+
+/// Returns a number from 0 to 1 for a Location's try.
+fn part(at: &LocationRef, failures: u32) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    (at, failures).hash(&mut hasher);
+    f64::from((hasher.finish() >> 32) as u32) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]
@@ -101,7 +114,7 @@ mod tests {
             let begun = now;
             while !setbacks.note(&at, now, patience) {
                 let pause = setbacks.pause(&at, now);
-                assert!((SHORTEST..=longest_pause).contains(&pause), "{pause:?}");
+                assert!((SHORTEST.mul_f64(0.75)..=longest_pause).contains(&pause), "{pause:?}");
                 now += pause;
                 tries += 1;
             }
@@ -115,5 +128,24 @@ mod tests {
             let later = now + forgotten_after + told_after;
             assert!(!setbacks.note(&at, later, patience), "an old failure does not count");
         }
+    }
+    // Attack 1 of production: those that failed together came back together.
+    #[test]
+    fn locations_that_failed_together_are_tried_apart() {
+        let mut setbacks = Setbacks::default();
+        let mut pauses = Vec::new();
+        for nth in 0..1_000 {
+            let at = location(&format!("loc_{nth}"));
+            for _ in 0..8 {
+                setbacks.note(&at, Duration::ZERO, Patience::STORAGE);
+            }
+            pauses.push(setbacks.pause(&at, Duration::ZERO));
+        }
+        let mut seconds = [0; 31];
+        for pause in pauses {
+            seconds[pause.as_secs() as usize] += 1;
+        }
+        // From 22.5 s to 30 s.
+        assert!(seconds[23..30].iter().all(|tries| (90..180).contains(tries)), "{seconds:?}");
     }
 }
