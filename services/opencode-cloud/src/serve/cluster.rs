@@ -1,28 +1,29 @@
 //! `dev-cluster`: the service as separate processes on loopback, as a cluster has them.
-//!
-//! Long because it is one list: each role's command line, in the order in which the roles start.
+
+mod process;
+mod roles;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use boot::{
-    DataDir, GuardedChild, GuardedCommand, Nats, NatsOptions, NatsRole, Postgres, PostgresOptions,
-    StopSignal, default_data_dir, ensure_free_space, free_port,
+    DataDir, GuardedChild, Nats, NatsOptions, NatsRole, Postgres, PostgresOptions,
+    default_data_dir, ensure_free_space,
 };
 use clap::Args;
 use cli::output::Screen;
-use placement_api::{Member, PlacementAdmin};
+use placement_api::PlacementAdmin;
 use serde_json::json;
 use simulated_model::SimulatedModel;
 use store::{RolePasswords, Store};
 use tasks::CancellationToken;
+
+use process::{Process, answers, ended};
+use roles::Roles;
 
 use super::ServeError;
 use super::args::{Disk, ModelArgs};
@@ -34,21 +35,17 @@ use super::egress::EgressArgs;
 use super::model::{check_named, is_simulated};
 use super::network::NetworkArgs;
 use super::reports::ReportArgs;
-use super::secrets::{self, SecretsArgs};
+use super::secrets::SecretsArgs;
 use super::tool_policy::CommandPolicy;
 use super::traces::TraceArgs;
 use super::worker_role::Folders;
 
 /// The free disk space, in bytes, below which Postgres would soon fail.
 const MIN_FREE_BYTES: u64 = 512 * 1024 * 1024;
-/// How long a process may take until it first answers.
-const START: Duration = Duration::from_secs(30);
 /// How long a process may take to stop.
 const STOP: Duration = Duration::from_secs(25);
 /// A process that exits is restarted after this.
 const RESTART: Duration = Duration::from_secs(1);
-/// The file of placement's secret in the data folder.
-const SECRET_FILE: &str = "cluster.secret";
 /// How often the processes are checked.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -126,19 +123,6 @@ pub struct ClusterCommand {
     pub no_restart: bool,
 }
 
-/// One process of the cluster.
-struct Process {
-    name: String,
-    role: &'static str,
-    url: String,
-    args: Vec<String>,
-    /// Settings that a list of processes must not show to other users.
-    variables: Vec<(&'static str, String)>,
-    child: Option<GuardedChild>,
-    pid: u32,
-    ended: Option<std::time::Instant>,
-}
-
 /// Runs a cluster until SIGINT or SIGTERM, and returns the exit code.
 ///
 /// # Errors
@@ -211,10 +195,16 @@ impl Cluster {
                 None
             };
         say(screen, "starting placement, workers and gateways");
-        let common = self.common_args(args, &database, simulated.as_ref())?;
-        self.placements(args, &common, &migrate).await?;
-        self.workers(args, &common)?;
-        self.gateways(args, &common)?;
+        let roles = Roles::new(args, &self.data, &database, simulated.as_ref())?;
+        self.placements(args, &roles, &migrate).await?;
+        for number in 1..=args.workers {
+            let nats = self.nats.url_for(NatsRole::Worker).to_string();
+            self.processes.push(roles.worker(args, self.data.path(), number, nats)?);
+        }
+        for number in 0..args.gateways {
+            let nats = self.nats.url_for(NatsRole::Gateway).to_string();
+            self.processes.push(roles.gateway(args, self.data.path(), number, nats)?);
+        }
         self.start_missing()?;
         self.wait_ready(stop).await?;
         let gateways = self.processes.iter().filter(|process| process.role == "gateway");
@@ -290,62 +280,6 @@ impl Cluster {
         Ok(policy.told(&found))
     }
 
-    /// Returns the arguments that every role gets.
-    fn common_args(
-        &self,
-        args: &ClusterCommand,
-        database: &str,
-        simulated: Option<&simulated_model::Running>,
-    ) -> Result<Roles, ServeError> {
-        let ports: Vec<u16> =
-            (0..args.placements).map(|_| free_port()).collect::<Result<_, _>>()?;
-        let members: Vec<Member> = (1..)
-            .zip(ports)
-            .map(|(id, port)| Member { id, url: format!("http://127.0.0.1:{port}"), voter: true })
-            .collect();
-        let peers: Vec<&str> = members.iter().map(|member| member.url.as_str()).collect();
-        let cluster = vec![
-            format!("--placement-peers={}", peers.join(",")),
-            format!("--drop-signals={}", args.drop_signals),
-        ];
-        let mut model = Vec::new();
-        if let Some(url) = args.model.model_url.clone().or_else(|| simulated.map(|s| s.url())) {
-            model.push(format!("--model-url={url}"));
-        }
-        let provider = match simulated {
-            Some(_) => "simulated",
-            None => &args.model.model_provider,
-        };
-        model.push(format!("--model-provider={provider}"));
-        if simulated.is_none() {
-            model.push(format!("--model-protocol={}", args.model.model_protocol.id()));
-        }
-        model.extend(args.model.model.iter().map(|value| format!("--model={value}")));
-        model.extend(args.catalog.words());
-        let keys = args.secrets.or_made_in(self.data.path())?;
-        secrets::parse(&keys)?;
-        let secret = own_secret(&self.data)?;
-        let variables = vec![
-            ("OPENCODE_CLOUD_DATABASE_URL", database.to_owned()),
-            ("OPENCODE_CLOUD_CLUSTER_SECRET", secret.clone()),
-        ];
-        // Sessions run in any directory of this machine anyway, so everybody who reaches the cluster also runs it.
-        let egress = EgressArgs { egress_private: true, ..args.egress.clone() };
-        let mut providers =
-            vec![("OPENCODE_CLOUD_SECRETS_KEY", keys.trim_end().replace('\n', ","))];
-        providers.extend(egress.variables());
-        providers.extend(args.blobs.variables());
-        providers.extend(args.traces.variables());
-        providers.extend(args.reports.variables());
-        for (name, value) in [
-            ("OPENCODE_CLOUD_MODEL_KEY", &args.model.model_key),
-            ("OPENAI_API_KEY", &args.model.openai_api_key),
-        ] {
-            providers.extend(value.iter().map(|value| (name, value.clone())));
-        }
-        Ok(Roles { members, cluster, model, variables, providers, secret })
-    }
-
     /// Starts the members, and founds their group at the first start of the data folder.
     async fn placements(
         &mut self,
@@ -359,19 +293,8 @@ impl Cluster {
         for member in &roles.members {
             let folder =
                 self.data.subfolder("placement")?.join(format!("{}-{}", generation.0, member.id));
-            let port = member.url.rsplit(':').next().unwrap_or_default();
-            let mut words = vec![
-                "placement".to_owned(),
-                "serve".to_owned(),
-                format!("--id={}", member.id),
-                format!("--port={port}"),
-                format!("--data-dir={}", folder.display()),
-            ];
-            words.extend(roles.cluster.iter().cloned());
-            let name = format!("placement-{}", member.id);
             let nats = self.nats.url_for(NatsRole::Placement).to_string();
-            let variables = with_nats(roles.variables.clone(), nats);
-            self.add(name, "placement", member.url.clone(), words, variables);
+            self.processes.push(roles.placement(member, &folder, nats));
         }
         self.start_missing()?;
         let urls: Vec<String> = roles.members.iter().map(|member| member.url.clone()).collect();
@@ -385,86 +308,6 @@ impl Cluster {
             .map_err(|error| ServeError::stopped("placement cannot be founded", &error))?;
         debug_assert_eq!(usize::from(args.placements), roles.members.len());
         Ok(())
-    }
-
-    fn workers(&mut self, args: &ClusterCommand, roles: &Roles) -> Result<(), ServeError> {
-        for number in 1..=args.workers {
-            let port = free_port()?;
-            let mut words = vec![
-                "worker".to_owned(),
-                format!("--port={port}"),
-                format!("--node=worker-{number}"),
-                // All gateways are on loopback, and there is one organisation: the best that this machine gives.
-                "--sandbox-require=C".to_owned(),
-                "--allow-local-paths".to_owned(),
-            ];
-            let shared = self.data.path();
-            words.extend(args.blobs.words(shared));
-            words.extend(args.traces.words());
-            words.extend(args.network.words());
-            words.extend(args.disk.words());
-            match args.workspace_disk {
-                Disk::Shared => {
-                    words.push(format!("--data-dir={}", shared.display()));
-                    let given = args.workspace_dir.iter();
-                    words.extend(given.map(|dir| format!("--workspace-dir={}", dir.display())));
-                }
-                Disk::Own => {
-                    let given = args.workspace_dir.clone();
-                    let all = given.unwrap_or_else(|| self.data.path().join("workspaces"));
-                    let own = all.join(format!("worker-{number}"));
-                    words.push(format!("--workspace-dir={}", own.display()));
-                    words.push("--workspace-disk=own".to_owned());
-                    let data = shared.join(format!("worker-{number}"));
-                    words.push(format!("--data-dir={}", data.display()));
-                    // For directories of this machine, which all workers see.
-                    words.push(format!("--lock-dir={}", shared.join("locks").display()));
-                }
-            }
-            words.extend(roles.cluster.iter().chain(&roles.model).cloned());
-            self.add(
-                format!("worker-{number}"),
-                "worker",
-                format!("http://127.0.0.1:{port}"),
-                words,
-                with_nats(roles.with_providers(), self.nats.url_for(NatsRole::Worker).to_string()),
-            );
-        }
-        Ok(())
-    }
-
-    fn gateways(&mut self, args: &ClusterCommand, roles: &Roles) -> Result<(), ServeError> {
-        for number in 0..args.gateways {
-            let port = if number == 0 { args.port } else { second_port(args.port, number)? };
-            let mut words = vec![
-                "gateway".to_owned(),
-                format!("--port={port}"),
-                "--allow-local-paths".to_owned(),
-            ];
-            words.extend(args.blobs.words(self.data.path()));
-            words.extend(args.traces.words());
-            if let Ok(here) = std::env::current_dir() {
-                words.push(format!("--directory={}", here.display()));
-            }
-            words.extend(roles.cluster.iter().chain(&roles.model).cloned());
-            let name = format!("gateway-{}", number + 1);
-            let url = format!("http://127.0.0.1:{port}");
-            let nats = self.nats.url_for(NatsRole::Gateway).to_string();
-            self.add(name, "gateway", url, words, with_nats(roles.with_providers(), nats));
-        }
-        Ok(())
-    }
-
-    fn add(
-        &mut self,
-        name: String,
-        role: &'static str,
-        url: String,
-        args: Vec<String>,
-        variables: Vec<(&'static str, String)>,
-    ) {
-        let (child, pid, ended) = (None, 0, None);
-        self.processes.push(Process { name, role, url, args, variables, child, pid, ended });
     }
 
     /// Starts every process that does not run.
@@ -570,53 +413,6 @@ impl Cluster {
     }
 }
 
-/// The common part of the roles' command lines.
-struct Roles {
-    members: Vec<Member>,
-    cluster: Vec<String>,
-    model: Vec<String>,
-    /// For all roles, in their environment.
-    variables: Vec<(&'static str, String)>,
-    /// For gateways and workers only.
-    providers: Vec<(&'static str, String)>,
-    /// The secret of placement.
-    secret: String,
-}
-
-impl Roles {
-    fn with_providers(&self) -> Vec<(&'static str, String)> {
-        self.variables.iter().chain(&self.providers).cloned().collect()
-    }
-}
-
-/// Adds the URL for NATS. Each role's login may only do what that role needs.
-fn with_nats(
-    mut variables: Vec<(&'static str, String)>,
-    url: String,
-) -> Vec<(&'static str, String)> {
-    variables.push(("OPENCODE_CLOUD_NATS_URL", url));
-    variables
-}
-
-/// Returns the secret of the cluster's placement, which `opencode-cloud placement` needs too. The first start makes
-/// it.
-fn own_secret(data: &DataDir) -> Result<String, ServeError> {
-    let path = data.path().join(SECRET_FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            let what = format!("cannot read {}", path.display());
-            return Err(ServeError::stopped(&what, &error));
-        }
-        Ok(_) | Err(_) => {}
-    }
-    let secret = auth::generate();
-    write_private(&path, &secret).map_err(|error| {
-        ServeError::stopped(&format!("cannot write {}", path.display()), &error)
-    })?;
-    Ok(secret)
-}
-
 /// Replaces a file in one step. Only this user can read it.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let new = path.with_extension("new");
@@ -624,81 +420,6 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(text.as_bytes())?;
     std::fs::rename(&new, path)
-}
-
-impl Process {
-    fn start(&mut self, logs: &Path) -> Result<(), ServeError> {
-        let path = logs.join(format!("{}.log", self.name));
-        let open = || File::options().create(true).append(true).mode(0o600).open(&path);
-        let (out, err) = open().and_then(|out| Ok((out, open()?))).map_err(|error| {
-            ServeError::stopped(&format!("{} cannot be written", path.display()), &error)
-        })?;
-        let this = std::env::current_exe()
-            .map_err(|error| ServeError::stopped("this executable cannot be found", &error))?;
-        let mut command = GuardedCommand::new(&this, StopSignal::Terminate);
-        command.command().args(&self.args).envs(self.variables.iter().cloned());
-        command.command().stdout(out).stderr(err);
-        let child = command.spawn()?;
-        self.pid = child.pid().unwrap_or_default();
-        self.child = Some(child);
-        self.ended = None;
-        Ok(())
-    }
-
-    /// Notes that the process has exited by itself, and returns its status, once.
-    async fn has_ended(&mut self) -> Option<std::io::Result<ExitStatus>> {
-        let child = self.child.as_mut()?;
-        let status = tokio::time::timeout(Duration::ZERO, child.wait()).await.ok()?;
-        self.child = None;
-        self.ended = Some(std::time::Instant::now());
-        Some(status)
-    }
-}
-
-/// Describes the end of a process for people.
-fn ended(status: &std::io::Result<ExitStatus>) -> String {
-    match status {
-        Ok(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => format!("ended with exit code {code}"),
-            (None, Some(signal)) => format!("was killed by signal {signal}"),
-            (None, None) => "ended".to_owned(),
-        },
-        Err(error) => format!("ended ({error})"),
-    }
-}
-
-fn second_port(first: u16, number: u16) -> Result<u16, ServeError> {
-    let next = first.checked_add(number).filter(|_| first != 0);
-    let free = next.filter(|port| {
-        std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], *port))).is_ok()
-    });
-    Ok(match free {
-        Some(port) => port,
-        None => free_port()?,
-    })
-}
-
-/// Waits until `url` answers with success.
-async fn answers(url: &str) -> Result<(), ServeError> {
-    let client = reqwest::Client::builder()
-        .timeout(Duration::from_secs(1))
-        .no_proxy()
-        .build()
-        .map_err(|error| ServeError::stopped("cannot ask the processes", &error))?;
-    let ready = async {
-        loop {
-            if client.get(url).send().await.is_ok_and(|answer| answer.status().is_success()) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(START, ready).await.map_err(|_| {
-        ServeError::Stopped(format!(
-            "{url} did not answer within {} s; see the logs in the data folder",
-            START.as_secs()
-        ))
-    })
 }
 
 fn say(screen: &mut Screen, text: &str) {
