@@ -49,7 +49,9 @@ pub(crate) use login::{
     Begun, Visit, by_code as begin_by_code, by_key as begin_by_key, by_link as begin_by_link,
 };
 pub(crate) use messages::{context, one, prompt_row, transcript};
-pub(crate) use models::{ShownCatalog, ShownProvider, Source, shown_models, shown_with};
+pub(crate) use models::{
+    Basis, ShownCatalog, ShownProvider, Source, shown_from, shown_models, shown_with,
+};
 pub(crate) use moves::{MoveRequest, asked};
 pub(crate) use resolve::{Workspace, location, location_of, workspace};
 pub(crate) use revoked::stop_revoked;

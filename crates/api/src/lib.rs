@@ -21,6 +21,7 @@ mod error;
 mod fold;
 mod follow;
 mod homes;
+mod kept;
 mod origin;
 mod principal;
 mod render;

@@ -15,6 +15,7 @@ use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 use crate::error::ApiError;
 use crate::follow::{Feeds, Hub};
 use crate::homes::Homes;
+use crate::kept::Kept;
 use crate::settings::{ApiSettings, ModelList};
 use crate::shares::{LargeReads, Shares};
 use crate::wake::Waker;
@@ -65,6 +66,7 @@ struct Shared {
     homes: Homes,
     streams: Arc<Shares>,
     large_reads: LargeReads,
+    provider_lists: Kept,
     serving: AtomicBool,
 }
 
@@ -114,6 +116,7 @@ impl ApiState {
                 homes,
                 streams: Shares::of_streams(),
                 large_reads: LargeReads::default(),
+                provider_lists: Kept::default(),
                 serving,
             }),
         }
@@ -203,5 +206,10 @@ impl ApiState {
 
     pub(crate) fn large_reads(&self) -> &LargeReads {
         &self.shared.large_reads
+    }
+
+    /// Returns the lists of all providers as stock clients get them.
+    pub(crate) fn provider_lists(&self) -> &Kept {
+        &self.shared.provider_lists
     }
 }

@@ -1,9 +1,11 @@
 //! Lists the models that an organisation may see, and the providers that it can reach.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use catalog::{CatalogModel, Freshness, Modality, OrgSettings, ProviderEntry, may_read};
-use domain::OrgId;
+use catalog::{Catalog, CatalogModel, Freshness, Modality, OrgSettings, ProviderEntry, may_read};
+use domain::{ModelRef, OrgId};
+use serde_json::json;
 use tracing::warn;
 
 use crate::ApiState;
@@ -65,6 +67,44 @@ impl ShownProvider {
     }
 }
 
+/// All that the list of an organisation follows from, beside settings that stay the same while the process lives.
+#[derive(Debug)]
+pub(crate) struct Basis {
+    catalog: Option<(Arc<Catalog>, Freshness)>,
+    /// Providers and the organisation's settings of them.
+    settings: Vec<(String, String)>,
+    /// The providers that turns have a credential for.
+    credentialed: BTreeSet<String>,
+    default: ModelRef,
+}
+
+impl Basis {
+    /// Takes one or two round trips.
+    pub(crate) async fn read(state: &ApiState, org: OrgId) -> Result<Self, ApiError> {
+        let default = state.settings().default_model.get();
+        let (mut settings, mut credentialed) = (Vec::new(), BTreeSet::new());
+        let feed = state.models().catalog.as_ref();
+        if feed.is_some() {
+            let rows = state.store().provider_settings(org).await?;
+            settings = rows.into_iter().map(|row| (row.provider, row.settings)).collect();
+            let credentials = state.store().credentials(org).await?;
+            // API keys have no users, so turns use the organisation's credentials.
+            let usable = credentials
+                .into_iter()
+                .filter(|it| it.active && it.fault.is_none() && it.owner.is_empty());
+            credentialed = usable.map(|it| it.provider).collect();
+        }
+        let catalog = feed.map(|feed| (feed.current(), feed.freshness()));
+        Ok(Self { catalog, settings, credentialed, default })
+    }
+
+    /// Returns a text that is equal for equal lists. The freshness of a catalog shows in none.
+    pub(crate) fn key(&self) -> String {
+        let version = self.catalog.as_ref().map(|(catalog, _)| &catalog.version);
+        json!([version, self.settings, self.credentialed, self.default]).to_string()
+    }
+}
+
 /// Lists the models of an organisation. Takes one or two round trips.
 pub(crate) async fn shown_models(state: &ApiState, org: OrgId) -> Result<Shown, ApiError> {
     shown_with(state, org, None).await
@@ -76,25 +116,23 @@ pub(crate) async fn shown_with(
     org: OrgId,
     whole: Option<&str>,
 ) -> Result<Shown, ApiError> {
-    let list = state.models();
-    let Some(feed) = &list.catalog else {
-        let own = ShownProvider { entry: own(state, None), source: Some(Source::Config) };
-        let not_allowed = BTreeSet::new();
-        return Ok(Shown { catalog: None, providers: vec![own], not_allowed });
+    Ok(shown_from(state, &Basis::read(state, org).await?, whole))
+}
+
+/// Lists what follows from `basis`.
+pub(crate) fn shown_from(state: &ApiState, basis: &Basis, whole: Option<&str>) -> Shown {
+    let Basis { catalog, settings, credentialed, default } = basis;
+    let Some((catalog, freshness)) = catalog else {
+        let entry = own(state, default, None);
+        let own = ShownProvider { entry, source: Some(Source::Config) };
+        return Shown { catalog: None, providers: vec![own], not_allowed: BTreeSet::new() };
     };
-    let rows = state.store().provider_settings(org).await?;
-    let texts = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
+    let texts = settings.iter().map(|(provider, text)| (provider.as_str(), text.as_str()));
     let (settings, unreadable) = OrgSettings::read(texts);
     for (provider, error) in unreadable {
         warn!(provider, %error, "the settings of a provider cannot be read: its models are not shown");
     }
-    let credentials = state.store().credentials(org).await?;
-    // API keys have no users, so turns use the organisation's credentials.
-    let usable =
-        credentials.iter().filter(|it| it.active && it.fault.is_none() && it.owner.is_empty());
-    let credentialed: BTreeSet<&str> = usable.map(|it| it.provider.as_str()).collect();
-    let catalog = feed.current();
-    let default = state.settings().default_model.get();
+    let list = state.models();
     let own_id = &default.provider;
     let source = |entry: &ProviderEntry| {
         if credentialed.contains(entry.id.as_str()) {
@@ -106,7 +144,7 @@ pub(crate) async fn shown_with(
             has.then(|| "set".to_owned())
         };
         if !settings.redirects(&entry.id)
-            && catalog::is_set_up(&catalog, &settings.overrides, &entry.id, &env)
+            && catalog::is_set_up(catalog, &settings.overrides, &entry.id, &env)
         {
             return Some(Source::Env);
         }
@@ -116,8 +154,8 @@ pub(crate) async fn shown_with(
     };
     let mut providers = Vec::new();
     let mut of_catalog = None;
-    let mut listed = catalog::list(&catalog, &settings.overrides);
-    let whole = whole.and_then(|id| catalog::whole(&catalog, &settings.overrides, id));
+    let mut listed = catalog::list(catalog, &settings.overrides);
+    let whole = whole.and_then(|id| catalog::whole(catalog, &settings.overrides, id));
     let mut not_allowed = BTreeSet::new();
     if let Some(whole) = whole {
         let is_allowed = |model: &&String| settings.overrides.allows(&whole.id, model);
@@ -136,24 +174,23 @@ pub(crate) async fn shown_with(
     if settings.overrides.allows(&default.provider, &default.model) {
         // If nothing else has set it up, flags have.
         let source = of_catalog.as_ref().and_then(source).or(Some(Source::Config));
-        let entry = own(state, of_catalog);
+        let entry = own(state, default, of_catalog);
         providers.insert(0, ShownProvider { entry, source });
     } else if let Some(entry) = of_catalog {
         // The organisation may allow other models of this provider.
         let source = source(&entry);
         providers.push(ShownProvider { entry, source });
     }
-    let freshness = feed.freshness();
+    let freshness = freshness.clone();
     let (version, updated) = (catalog.version.clone(), catalog.updated.clone());
     let catalog = Some(ShownCatalog { version, updated, freshness });
-    Ok(Shown { catalog, providers, not_allowed })
+    Shown { catalog, providers, not_allowed }
 }
 
 /// Returns the catalog's entry of the default model's provider, or a new one. Adds the default model if the catalog
 /// does not have it.
-fn own(state: &ApiState, entry: Option<ProviderEntry>) -> ProviderEntry {
+fn own(state: &ApiState, default: &ModelRef, entry: Option<ProviderEntry>) -> ProviderEntry {
     let settings = state.settings();
-    let default = settings.default_model.get();
     let named = |name: &str| {
         if settings.simulated { format!("{name} (simulated)") } else { name.to_owned() }
     };

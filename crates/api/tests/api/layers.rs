@@ -15,7 +15,7 @@ const LAYERS: [&[&str]; 12] = [
     &["render"],
     &["fold"],
     &["changes"],
-    &["homes", "shares", "text", "wake"],
+    &["homes", "kept", "shares", "text", "wake"],
     &["view"],
     &["error", "settings"],
     &["default_model", "origin", "principal", "site"],

@@ -2,13 +2,16 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use super::catalog;
 use super::place::Named;
 use super::settings::settings_at;
 use crate::ApiState;
-use crate::act::{ShownProvider, shown_models};
+use crate::act::{Basis, ShownProvider, shown_from, shown_models};
 use crate::error::ApiError;
 use crate::surface::extract::CanRead;
 use crate::view::ProjectView;
@@ -42,17 +45,24 @@ pub(crate) async fn config_providers(
     Ok(Json(json!({ "providers": connected, "default": defaults(&state, shown.connected()) })))
 }
 
-/// Lists all providers of the catalog.
+/// Lists all providers of the catalog: some 3 MiB, which every client asks for when it starts.
 pub(crate) async fn providers(
     access: CanRead,
     State(state): State<ApiState>,
-) -> Result<Json<Value>, ApiError> {
-    let shown = shown_models(&state, access.org).await?;
+) -> Result<Response, ApiError> {
+    let basis = Basis::read(&state, access.org).await?;
+    let (its, key) = (state.clone(), basis.key());
+    let body = state.provider_lists().get(key, move || all_providers(&its, &basis)).await;
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+fn all_providers(state: &ApiState, basis: &Basis) -> Bytes {
+    let shown = shown_from(state, basis, None);
     let connected: Vec<&str> =
         shown.connected().map(|provider| provider.entry.id.as_str()).collect();
     let all: Vec<Value> = shown.providers.iter().map(catalog::provider).collect();
-    let default = defaults(&state, shown.providers.iter());
-    Ok(Json(json!({ "all": all, "default": default, "connected": connected })))
+    let default = defaults(state, shown.providers.iter());
+    json!({ "all": all, "default": default, "connected": connected }).to_string().into()
 }
 
 /// Returns each provider's default model.
