@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use llm_client::{ProviderTransport, TransportError, WireRequest, WireResponse};
+use llm_client::{BodyError, ProviderTransport, TransportError, WireRequest, WireResponse};
 use llm_protocol::Delivery;
 use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION, PROXY_AUTHORIZATION};
 use reqwest::{Method, StatusCode, Url};
@@ -119,18 +119,13 @@ fn redirect(from: &Url, answer: &WireResponse) -> Result<Option<Url>, EgressErro
     from.join(to).map(Some).map_err(|_| EgressError::BadRedirect)
 }
 
-async fn whole(url: Url, answer: WireResponse, most: usize) -> Result<Fetched, EgressError> {
-    let WireResponse { status, headers, mut body } = answer;
-    let mut bytes = Vec::new();
-    while let Some(chunk) = body.next().await {
-        let chunk = chunk.map_err(|error| EgressError::Network {
-            delivery: Delivery::Accepted,
-            message: error.message,
-        })?;
-        if bytes.len() + chunk.len() > most {
-            return Err(EgressError::TooLarge(most));
+async fn whole(url: Url, mut answer: WireResponse, most: usize) -> Result<Fetched, EgressError> {
+    let (status, headers) = (answer.status, std::mem::take(&mut answer.headers));
+    let body = answer.whole(most).await.map_err(|error| match error {
+        BodyError::Network(TransportError { message, .. }) => {
+            EgressError::Network { delivery: Delivery::Accepted, message }
         }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(Fetched { url, status, headers, body: bytes.into() })
+        BodyError::TooLarge(most) => EgressError::TooLarge(most),
+    })?;
+    Ok(Fetched { url, status, headers, body })
 }

@@ -43,4 +43,4 @@ pub use secret::Secret;
 pub use sigv4::AwsAccess;
 pub use stream::LlmStream;
 pub use tools::{Bounds, Tools};
-pub use transport::{ProviderTransport, TransportError, WireRequest, WireResponse};
+pub use transport::{BodyError, ProviderTransport, TransportError, WireRequest, WireResponse};

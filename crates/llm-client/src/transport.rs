@@ -1,6 +1,7 @@
 //! The interface between this crate and the network.
 
 use bytes::Bytes;
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use llm_protocol::Delivery;
 use reqwest::header::HeaderMap;
@@ -40,6 +41,35 @@ pub struct WireResponse {
     pub headers: HeaderMap,
     /// The body's chunks. It ends after an error.
     pub body: BoxStream<'static, Result<Bytes, TransportError>>,
+}
+
+impl WireResponse {
+    /// Reads the body to its end, at most `most` bytes.
+    ///
+    /// # Errors
+    /// The network failed, or the body has more.
+    pub async fn whole(mut self, most: usize) -> Result<Bytes, BodyError> {
+        let mut whole = Vec::new();
+        while let Some(chunk) = self.body.next().await {
+            let chunk = chunk?;
+            if whole.len() + chunk.len() > most {
+                return Err(BodyError::TooLarge(most));
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.into())
+    }
+}
+
+/// The reason why a body was not read to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// The network failed.
+    #[error(transparent)]
+    Network(#[from] TransportError),
+    /// It has more bytes than this.
+    #[error("its answer has more than {0} bytes")]
+    TooLarge(usize),
 }
 
 /// The network failed.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
-use llm_client::{ProviderTransport, TransportError, WireRequest, WireResponse};
+use llm_client::{BodyError, ProviderTransport, TransportError, WireRequest};
 use openidconnect::{HttpRequest, HttpResponse};
 use url::Url;
 
@@ -19,10 +19,10 @@ const MAX_BYTES: usize = 512 * 1024;
 pub(crate) enum HttpError {
     #[error("{0}")]
     Transport(#[from] TransportError),
+    #[error("{0}")]
+    Body(#[from] BodyError),
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     Slow,
-    #[error("its answer has more than {MAX_BYTES} bytes")]
-    TooLarge,
     #[error("its answer has the status {0}")]
     Failed(http::StatusCode),
     #[error("its address cannot be read")]
@@ -49,19 +49,12 @@ async fn send(
     let url = Url::parse(&parts.uri.to_string()).map_err(|_| HttpError::Address)?;
     let request =
         WireRequest { method: parts.method, url, headers: parts.headers, body: body.into() };
-    let WireResponse { status, headers, mut body } = transport.send(request).await?;
+    let mut answer = transport.send(request).await?;
+    let (status, headers) = (answer.status, std::mem::take(&mut answer.headers));
     if status.is_server_error() || status == http::StatusCode::TOO_MANY_REQUESTS {
         return Err(HttpError::Failed(status));
     }
-    let mut bytes = Vec::new();
-    while let Some(chunk) = body.next().await {
-        let chunk = chunk?;
-        if bytes.len() + chunk.len() > MAX_BYTES {
-            return Err(HttpError::TooLarge);
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    let mut response = HttpResponse::new(bytes);
+    let mut response = HttpResponse::new(answer.whole(MAX_BYTES).await?.into());
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     Ok(response)

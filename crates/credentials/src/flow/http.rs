@@ -1,9 +1,9 @@
 //! Carries the `oauth2` crate's requests over our own transport: one try, no redirects, bounded answers.
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
 use http::StatusCode;
-use llm_client::{TransportError, WireRequest, WireResponse};
+use llm_client::{BodyError, TransportError, WireRequest};
 use oauth2::{HttpRequest, HttpResponse};
 use serde_json::Value;
 use url::Url;
@@ -18,10 +18,10 @@ const MAX_BYTES: usize = 256 * 1024;
 pub(crate) enum HttpError {
     #[error("{0}")]
     Transport(#[from] TransportError),
+    #[error("{0}")]
+    Body(#[from] BodyError),
     #[error("it did not answer within {} s", HTTP_TIMEOUT.as_secs())]
     Slow,
-    #[error("its answer has more than {MAX_BYTES} bytes")]
-    TooLarge,
     #[error("its answer has the status {0}")]
     Failed(StatusCode),
     #[error("its address cannot be read")]
@@ -59,19 +59,12 @@ pub(crate) async fn send(
     request: WireRequest,
 ) -> Result<(StatusCode, Vec<u8>), HttpError> {
     let whole = async {
-        let WireResponse { status, mut body, .. } = transport.send(request).await?;
+        let answer = transport.send(request).await?;
+        let status = answer.status;
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             return Err(HttpError::Failed(status));
         }
-        let mut bytes = Vec::new();
-        while let Some(chunk) = body.next().await {
-            let chunk = chunk?;
-            if bytes.len() + chunk.len() > MAX_BYTES {
-                return Err(HttpError::TooLarge);
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok((status, bytes))
+        Ok((status, answer.whole(MAX_BYTES).await?.into()))
     };
     tokio::time::timeout(HTTP_TIMEOUT, whole).await.map_err(|_| HttpError::Slow)?
 }
