@@ -11,7 +11,7 @@ use sqlx::{Connection, PgConnection};
 use super::coverage::Sight;
 use super::shared::{Shared, locked};
 use super::workload::{EFFECTS, line_of};
-use crate::settle::events_of;
+use crate::settle::{events_of, eventually};
 use crate::sql::superuser_url;
 use crate::world::World;
 
@@ -155,6 +155,24 @@ pub(crate) async fn judge_processes(shared: &Shared, world: &World) -> Result<()
         shared.violated(format!("{left} connections are left in the middle of a transaction"));
     }
     Ok(())
+}
+
+/// Checks that everything is counted in the sums of usage, also that whose rows of `session_change` a crash of Postgres took.
+pub(crate) async fn judge_usage(shared: &Shared, world: &World) -> Result<()> {
+    let mut superuser = PgConnection::connect(&superuser_url(&world.data())?).await?;
+    let counted = eventually("all events are counted", 60, async || {
+        let left: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM session_head h LEFT JOIN usage_through t ON t.incarnation = h.incarnation
+             WHERE h.next_seq - 1 > coalesce(t.last, 0)",
+        )
+        .fetch_one(&mut superuser)
+        .await?;
+        Ok((left == 0).then_some(()))
+    });
+    if let Err(error) = counted.await {
+        shared.violated(format!("I22: {error:#}"));
+    }
+    Ok(superuser.close().await?)
 }
 
 /// Returns whether a session of this list still has work.

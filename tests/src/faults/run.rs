@@ -18,7 +18,7 @@ use super::client::Client;
 use super::coverage::Coverage;
 use super::follower::follow;
 use super::injector::{Injector, tell};
-use super::judge::{is_busy, judge_effects, judge_processes, judge_session};
+use super::judge::{is_busy, judge_effects, judge_processes, judge_session, judge_usage};
 use super::plan::plan;
 use super::reborn::{MARKER, Reborn, is_reborn, judge_life, judge_lines, note_left};
 use super::shared::{Shared, locked};
@@ -202,6 +202,7 @@ impl FaultRun {
         }
         judge_lines(shared, &locations[0]);
         judge_processes(shared, world).await?;
+        judge_usage(shared, world).await?;
         // Requests of deleted sessions have no rows any more.
         let without = (MARKER, is_reborn as fn(&str) -> bool);
         let asked = oracle_without(&shared.gateways[0], &shared.model, without).await;

@@ -297,7 +297,7 @@ const MAY_START_PROGRAMS: [(&str, &str); 9] = [
     ("crates/cli/src/open_cmd.rs", "the browser of the person there"),
     ("crates/cli/src/output.rs", "the pager of the person at the terminal"),
     ("crates/cli/src/session_pull.rs", "the git of the person there, in their own clone"),
-    ("services/opencode-cloud/src/serve/cluster.rs", "the roles of `dev-cluster`"),
+    ("services/opencode-cloud/src/serve/cluster/process.rs", "the roles of `dev-cluster`"),
 ];
 
 /// Why: a program that runs on a workspace does what the workspace says (hooks, configuration, build scripts), so that it
