@@ -52,10 +52,11 @@ async function walk() {
   await until(page, 'Done, says the simulated model');
   seen('first answer');
 
+  // A conversation that grows scrolls, also between the two halves of a click.
+  await idle(page);
   const write = log(page).locator('[data-tool=write]');
   await write.getByRole('button', { name: /Wrote/ }).click();
   await write.getByText('# Hello').waitFor();
-  await idle(page);
   await accessible(page, 'session');
   seen('tool unfolded');
 
@@ -93,12 +94,13 @@ async function walk() {
 
   await say(page, 'run seq 1 900');
   const run = log(page).locator('[data-tool=shell]').last();
+  await run.getByRole('button', { name: /Ran/ }).waitFor();
+  await idle(page);
   await run.getByRole('button', { name: /Ran/ }).click();
   await run.getByRole('region').getByText('900', { exact: true }).or(run.getByRole('region').getByText('1', { exact: true })).first().waitFor();
   const lines = await run.locator('.line').count();
   if (lines > 150) faults.push(`a long output has ${lines} lines on the page`);
   await run.getByRole('button', { name: /Ran/ }).click();
-  await idle(page);
   seen('long output');
 
   await say(page, 'tell the story');
