@@ -18,7 +18,7 @@ use crate::location::tests::{Setup, World};
 
 /// The Locations, unless the environment has another number.
 const LOCATIONS: usize = 300;
-/// How long storage is away. Each Location is tried some five times.
+/// How long storage is away. Each Location is tried some three times.
 const OUTAGE: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(90);
 

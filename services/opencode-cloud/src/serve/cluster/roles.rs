@@ -142,8 +142,8 @@ impl Roles {
                 let own = all.join(format!("worker-{number}"));
                 words.push(format!("--workspace-dir={}", own.display()));
                 words.push("--workspace-disk=own".to_owned());
-                let data = data.join(format!("worker-{number}"));
-                words.push(format!("--data-dir={}", data.display()));
+                let its_data = data.join(format!("worker-{number}"));
+                words.push(format!("--data-dir={}", its_data.display()));
                 // For directories of this machine, which all workers see.
                 words.push(format!("--lock-dir={}", data.join("locks").display()));
             }
@@ -222,4 +222,40 @@ fn second_port(first: u16, number: u16) -> Result<u16, ServeError> {
         Some(port) => port,
         None => free_port()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        cluster: ClusterCommand,
+    }
+
+    // Sessions of two workers may run in one directory of this machine, and its lock parts them.
+    #[test]
+    fn workers_with_own_disks_share_locks_and_nothing_else() {
+        let args = Line::parse_from(["dev-cluster", "--workspace-disk=own"]).cluster;
+        let (members, cluster, model) = (Vec::new(), Vec::new(), Vec::new());
+        let (variables, providers, secret) = (Vec::new(), Vec::new(), String::new());
+        let roles = Roles { members, cluster, model, variables, providers, secret };
+        let value_of = |number, name: &str| {
+            let worker = roles.worker(&args, Path::new("/d"), number, String::new());
+            let words = worker.expect("a port").args;
+            let value = words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            value.expect("the option").to_owned()
+        };
+        for number in [1, 2] {
+            assert_eq!(value_of(number, "--lock-dir"), "/d/locks");
+            assert_eq!(value_of(number, "--data-dir"), format!("/d/worker-{number}"));
+            assert_eq!(
+                value_of(number, "--workspace-dir"),
+                format!("/d/workspaces/worker-{number}")
+            );
+        }
+    }
 }
