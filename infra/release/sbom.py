@@ -19,8 +19,8 @@ def metadata(root):
     host = subprocess.check_output(["rustc", "-vV"], text=True)
     target = re.search(r"^host: (.+)$", host, re.MULTILINE).group(1)
     command = ["cargo", "metadata", "--format-version=1", "--locked", "--filter-platform", target]
-    # Everything was there for the build; without a network this fails early instead of hanging.
-    return json.loads(subprocess.check_output([*command, "--offline"], cwd=root))
+    # A build does not fetch crates that it does not use, and this command wants all of them: it fetches those that are missing.
+    return json.loads(subprocess.check_output(command, cwd=root))
 
 
 def linked(data):

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use journeys::{World, executable, oracle};
+use journeys::{World, eventually, executable, oracle};
 use serde_json::json;
 
 use crate::terminal::Terminal;
@@ -134,6 +134,13 @@ async fn commands_read_well_at_80_and_200_columns_and_in_pipes() -> Result<()> {
     let prompt = json!({ "id": "msg_read", "text": "say 3 words" });
     api.post("/platform/session/ses_read/message", &prompt).await?.ok()?;
     api.post("/platform/session/ses_read/wait", &json!({})).await?.ok()?;
+    // Usage is summed a moment after the turn.
+    eventually("the turn is counted", 60, async || {
+        let usage = api.get("/platform/usage").await?.ok()?;
+        let is_counted = usage["rows"].as_array().is_some_and(|rows| !rows.is_empty());
+        Ok(is_counted.then_some(()))
+    })
+    .await?;
     let terminal = Terminal::shell(&world, "home", api, &place, (80, 70), &BASH)?;
     terminal.until(">").await?;
     for columns in [80, 200] {
