@@ -15,6 +15,11 @@ pub enum Refused {
     /// A placeholder in it has no value.
     #[error("the host `{0}` has a placeholder without a value; set it in the provider's `env`")]
     Placeholder(String),
+    /// It is not among the hosts that may be asked for.
+    #[error(
+        "the network of this service does not include the host `{0}`; whoever runs the service can open it with --network"
+    )]
+    Unlisted(String),
     /// It is on this machine or in a private network.
     #[error(
         "the host `{0}` is on this machine or in a private network, which organisations may not reach; whoever runs the \

@@ -32,7 +32,7 @@ use tokio_util::io::{InspectReader, InspectWriter};
 use crate::client::{Egress, EgressOptions, failure};
 use crate::error::{EgressError, SetupError};
 use crate::lookup::{Lookup, SystemLookup};
-use crate::rules::{AllowedHost, Rules, Verdict};
+use crate::rules::{Hosts, Rules, Verdict};
 use judge::{Target, Turned};
 use tunnel::Tunnel;
 
@@ -42,15 +42,6 @@ const HEAD: Duration = Duration::from_secs(20);
 const HEAD_BYTES: usize = 16 * 1024;
 /// The most fields of a request's head.
 const HEAD_FIELDS: usize = 100;
-
-/// The hosts that commands may reach.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hosts {
-    /// These, at the ports that they name, else at 80 and 443. One that is inside also has to be in [`Rules::allowed`].
-    Listed(Vec<AllowedHost>),
-    /// Every public one, and those in [`Rules::allowed`].
-    Public,
-}
 
 /// The bounds of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +91,7 @@ pub type Record = Arc<dyn Fn(Attempt) + Send + Sync>;
 #[derive(Clone, Debug)]
 pub struct Exit {
     egress: Egress,
-    hosts: Arc<Hosts>,
-    /// The word for `hosts` in sentences.
+    /// The word for its hosts in sentences.
     name: Arc<str>,
     bounds: ExitBounds,
 }
@@ -125,11 +115,10 @@ impl Exit {
         name: &str,
         lookup: Arc<dyn Lookup>,
     ) -> Result<Self, SetupError> {
-        let rules = Rules { allow_private: false, ..options.rules.clone() };
+        let rules = Rules { allow_private: false, hosts, ..options.rules.clone() };
         let options = EgressOptions { rules, ..options.clone() };
         let egress = Egress::with_lookup(&options, lookup)?;
-        let (hosts, bounds) = (Arc::new(hosts), ExitBounds::default());
-        Ok(Self { egress, hosts, name: name.into(), bounds })
+        Ok(Self { egress, name: name.into(), bounds: ExitBounds::default() })
     }
 
     /// Gives it other bounds.
@@ -222,11 +211,11 @@ impl Exit {
         seen: &Seen,
     ) -> Result<Response<Body>, Turned> {
         let rules = self.egress.rules();
-        let verdict = judge::verdict(rules, &self.hosts, &self.name, url)?;
+        let verdict = judge::verdict(rules, &self.name, url)?;
         if request.method() == Method::CONNECT {
             let upstream = self.egress.connect(url, verdict).await?;
             // Where hosts are listed, one that shares its addresses with others is not the way to those.
-            let is_bound = matches!(*self.hosts, Hosts::Listed(_)) && verdict == Verdict::Checked;
+            let is_bound = matches!(rules.hosts, Hosts::Listed(_)) && verdict == Verdict::Checked;
             let name = url.domain().filter(|_| is_bound).map(str::to_owned);
             let client = hyper::upgrade::on(request);
             seen.lock().tunnel = Some(Tunnel { client, upstream, name });

@@ -13,9 +13,39 @@ use crate::is_public;
 /// Ends of names that are never on the internet.
 const INSIDE: [&str; 6] = ["localhost", "local", "internal", "lan", "intranet", "home.arpa"];
 
+/// The ports of a listed host that names none.
+const USUAL_PORTS: [u16; 2] = [80, 443];
+
+/// The hosts that may be asked for at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hosts {
+    /// Every public one, and those in [`Rules::allowed`].
+    #[default]
+    Public,
+    /// These, at the ports that they name, else at 80 and 443. One that is inside also has to be in [`Rules::allowed`].
+    Listed(Vec<AllowedHost>),
+}
+
+impl Hosts {
+    /// Returns no host at all: a network that is shut.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::Listed(Vec::new())
+    }
+
+    fn include(&self, host: &Host<&str>, port: u16) -> bool {
+        let Self::Listed(listed) = self else { return true };
+        let has_port =
+            |listed: &&AllowedHost| listed.port().is_some() || USUAL_PORTS.contains(&port);
+        listed.iter().filter(has_port).any(|listed| listed.is_host(host, port))
+    }
+}
+
 /// The addresses that an organisation may reach. The default is the public internet over https.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
+    /// The hosts that may be asked for. The other rules judge these besides.
+    pub hosts: Hosts,
     /// Allow everything that this machine can reach, http included: for a service whose organisations are its
     /// operator.
     pub allow_private: bool,
@@ -97,15 +127,21 @@ impl Rules {
         {
             return Err(Refused::Placeholder(shown()));
         }
-        if self.allow_private || self.lists(url) {
-            return Ok(Verdict::Open);
-        }
-        let is_outside = match host {
-            Host::Domain(name) => is_outside_name(name),
-            Host::Ipv4(ip) => is_public(ip.into()),
-            Host::Ipv6(ip) => is_public(ip.into()),
+        let verdict = if self.allow_private || self.lists(url) {
+            Verdict::Open
+        } else {
+            let is_outside = match host {
+                Host::Domain(name) => is_outside_name(name),
+                Host::Ipv4(ip) => is_public(ip.into()),
+                Host::Ipv6(ip) => is_public(ip.into()),
+            };
+            if !is_outside {
+                return Err(Refused::Inside(shown()));
+            }
+            Verdict::Checked
         };
-        if is_outside { Ok(Verdict::Checked) } else { Err(Refused::Inside(shown())) }
+        let port = url.port_or_known_default().ok_or(Refused::NoHost)?;
+        if self.hosts.include(&host, port) { Ok(verdict) } else { Err(Refused::Unlisted(shown())) }
     }
 
     /// Returns whether the operator has listed the URL's host.

@@ -59,7 +59,7 @@ impl Tool for WebFetch {
             name: "webfetch".into(),
             description: "Fetches a page of the web by its http or https address and returns it as Markdown, or as text or \
                           html if asked. Reads only: it sends no data and signs in nowhere. Text of up to 5 MiB; no images \
-                          and other binary files. Addresses inside the network are refused."
+                          and other binary files. It reaches the hosts that commands reach, and no address inside the network."
                 .into(),
             input_schema: json!({
                 "type": "object",

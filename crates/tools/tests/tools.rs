@@ -52,7 +52,10 @@ impl Place {
     /// A place whose tools may reach `allowed` besides the internet.
     fn with_web(allowed: &[&str]) -> Self {
         let allowed = allowed.iter().map(|host| host.parse().expect("a host")).collect();
-        let rules = egress::Rules { allowed, ..egress::Rules::default() };
+        Self::with_rules(egress::Rules { allowed, ..egress::Rules::default() })
+    }
+
+    fn with_rules(rules: egress::Rules) -> Self {
         let egress = egress::Egress::new(&rules.into()).expect("an egress");
         Self::of(ToolSet::with_web(sandbox(), &egress))
     }

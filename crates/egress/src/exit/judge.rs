@@ -3,12 +3,10 @@
 use http::{Method, Request, StatusCode, Uri};
 use reqwest::Url;
 
-use super::{Hosts, Passage, Place};
+use super::{Passage, Place};
 use crate::error::{EgressError, Refused};
-use crate::rules::{AllowedHost, Rules, Verdict};
+use crate::rules::{Hosts, Rules, Verdict};
 
-/// The ports of a listed host that names none.
-const USUAL: [u16; 2] = [80, 443];
 /// The port between mail servers: a service's addresses would soon be on every list of senders of spam.
 const MAIL: u16 = 25;
 
@@ -47,6 +45,7 @@ impl Turned {
 impl From<Refused> for Turned {
     fn from(refused: Refused) -> Self {
         Self::Refused(match refused {
+            Refused::Unlisted(_) => "it is not in this workspace's network".to_owned(),
             Refused::Inside(_) => "it is on this machine or in a private network".to_owned(),
             Refused::LeadsInside { address, .. } => {
                 format!("it leads to {address}, which is on this machine or in a private network")
@@ -116,26 +115,13 @@ fn parse(uri: &Uri, text: &str) -> Result<Url, Turned> {
 }
 
 /// Judges an address by its text.
-pub(super) fn verdict(
-    rules: &Rules,
-    hosts: &Hosts,
-    name: &str,
-    url: &Url,
-) -> Result<Verdict, Turned> {
-    let verdict = rules.check_host(url)?;
-    let host = url.host().ok_or(Refused::NoHost)?;
-    let port = url.port_or_known_default().ok_or(Refused::NoHost)?;
-    match hosts {
-        Hosts::Public if port == MAIL => {
-            Err(Turned::Refused("no mail is sent from here".to_owned()))
-        }
-        Hosts::Public => Ok(verdict),
-        Hosts::Listed(listed) => {
-            let fits = |listed: &&AllowedHost| listed.port().is_some() || USUAL.contains(&port);
-            if listed.iter().filter(fits).any(|listed| listed.is_host(&host, port)) {
-                return Ok(verdict);
-            }
-            Err(Turned::Refused(format!("this workspace's network is `{name}`")))
-        }
+pub(super) fn verdict(rules: &Rules, name: &str, url: &Url) -> Result<Verdict, Turned> {
+    let verdict = rules.check_host(url).map_err(|refused| match refused {
+        Refused::Unlisted(_) => Turned::Refused(format!("this workspace's network is `{name}`")),
+        refused => refused.into(),
+    })?;
+    if rules.hosts == Hosts::Public && url.port_or_known_default() == Some(MAIL) {
+        return Err(Turned::Refused("no mail is sent from here".to_owned()));
     }
+    Ok(verdict)
 }

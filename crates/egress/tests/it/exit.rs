@@ -69,7 +69,7 @@ pub(crate) fn listed(hosts: &[String]) -> Hosts {
 pub(crate) fn exit(hosts: Hosts, allowed: &[&str], names: Names, proxy: Option<Url>) -> Exit {
     let allowed = allowed.iter().map(|host| host.parse().unwrap()).collect();
     // Finding security 4: what is open for the service itself is not open for commands.
-    let rules = Rules { allow_private: true, allowed };
+    let rules = Rules { allow_private: true, allowed, ..Rules::default() };
     let options = EgressOptions { rules, proxy, ..EgressOptions::default() };
     Exit::with_lookup(&options, hosts, "packages", Arc::new(names)).unwrap()
 }

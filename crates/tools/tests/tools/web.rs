@@ -127,3 +127,32 @@ async fn a_fetch_ends_with_its_call() {
     });
     assert_eq!(outcome.kind, ToolOutcomeKind::Interrupted);
 }
+
+// Finding security-3 H5: a page is a way out that a shut network did not close.
+#[tokio::test]
+async fn a_shut_network_is_shut_for_pages_and_their_redirects() {
+    let host = server().await;
+    let allowed = vec![host.parse().expect("a host")];
+    let page = json!({"url": format!("http://{host}/page")});
+    let shut = egress::Rules {
+        hosts: egress::Hosts::none(),
+        allowed: allowed.clone(),
+        ..egress::Rules::default()
+    };
+    let told = Place::with_rules(shut).fails("webfetch", page.clone()).await;
+    assert!(
+        told.contains("the network of this service does not include the host `127.0.0.1`"),
+        "{told}"
+    );
+    assert!(told.contains("whoever runs the service can open it with --network"), "{told}");
+
+    let hosts = egress::Hosts::Listed(allowed.clone());
+    let place = Place::with_rules(egress::Rules { hosts, allowed, ..egress::Rules::default() });
+    place.ok("webfetch", page).await;
+    let led = json!({"url": format!("http://{host}/inside")});
+    let told = place.fails("webfetch", led).await;
+    assert!(
+        told.contains("`169.254.169.254` is on this machine or in a private network"),
+        "{told}"
+    );
+}

@@ -17,7 +17,7 @@ pub struct EgressArgs {
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', env = "OPENCODE_CLOUD_EGRESS_ALLOW")]
     pub egress_allow: Vec<AllowedHost>,
     /// Let organisations send requests to everything that this machine reaches, also without TLS: only where they are
-    /// yourself. `up` sets it unless --shared is given
+    /// yourself. `up` sets it unless --shared is given. Addresses that a model chooses stay under --network
     #[arg(long, env = "OPENCODE_CLOUD_EGRESS_PRIVATE")]
     pub egress_private: bool,
     /// Proxy for requests to providers, but not to this machine and --egress-allow [default: that of HTTPS_PROXY]
@@ -48,6 +48,16 @@ impl EgressArgs {
         Egress::new(&self.options()?).map_err(Self::refused)
     }
 
+    /// Returns the way out to addresses that a model chooses: to `hosts`, never to what only [`EgressArgs::egress_private`] opens.
+    ///
+    /// # Errors
+    /// Those of [`EgressArgs::egress`].
+    pub(crate) fn egress_to(&self, hosts: Hosts) -> Result<Egress, ServeError> {
+        let options = self.options()?;
+        let rules = Rules { allow_private: false, hosts, ..options.rules };
+        Egress::new(&EgressOptions { rules, ..options }).map_err(Self::refused)
+    }
+
     /// Returns the way out of commands' cells, to `hosts`, which sentences call `name`.
     ///
     /// # Errors
@@ -67,8 +77,8 @@ impl EgressArgs {
 
     fn options(&self) -> Result<EgressOptions, ServeError> {
         let ca_bundle = self.ca_bundle()?;
-        let rules =
-            Rules { allow_private: self.egress_private, allowed: self.egress_allow.clone() };
+        let allowed = self.egress_allow.clone();
+        let rules = Rules { allow_private: self.egress_private, allowed, ..Rules::default() };
         let proxy = self.egress_proxy.clone();
         Ok(EgressOptions { rules, proxy, ca_bundle, ..EgressOptions::default() })
     }

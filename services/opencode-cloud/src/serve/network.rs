@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use ::egress::{AllowedHost, Attempt, Exit, Hosts, Passage, Record};
+use ::egress::{AllowedHost, Attempt, Egress, Exit, Hosts, Passage, Record};
 use clap::Args;
 use sandbox::{Exits, Opening, Reach};
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
@@ -104,8 +104,10 @@ fn reach(name: &str) -> Result<Reach, String> {
 
 impl NetworkArgs {
     fn hosts(&self) -> Hosts {
-        if self.network == Reach::Open {
-            return Hosts::Public;
+        match self.network {
+            Reach::None => return Hosts::none(),
+            Reach::Open => return Hosts::Public,
+            Reach::Packages => {}
         }
         let shipped = || PACKAGES.iter().filter_map(|name| name.parse().ok());
         let mut hosts = Vec::new();
@@ -132,6 +134,14 @@ impl NetworkArgs {
             None => Vec::new(),
         };
         Ok(Some(Ways { exit, certificates }))
+    }
+
+    /// Returns the way of `webfetch` into networks: that of commands, since the model chooses its addresses too.
+    ///
+    /// # Errors
+    /// When a flag of the egress cannot be used.
+    pub(crate) fn pages(&self, egress: &EgressArgs) -> Result<Egress, ServeError> {
+        egress.egress_to(self.hosts())
     }
 
     /// Returns the same settings as arguments for another process.
@@ -245,6 +255,50 @@ mod tests {
         assert_eq!(args(&["--network=open"]).hosts(), Hosts::Public);
         let wrong = Probe::try_parse_from(["probe", "--network=some"]).err().expect("a mistake");
         assert!(wrong.to_string().contains("there are none, packages, open"), "{wrong}");
+    }
+
+    // Finding security-3 H5: `up` opened private addresses for providers, and with them for pages that a model asks for.
+    #[test]
+    fn webfetch_reaches_what_commands_reach_and_nothing_inside() {
+        let egress = EgressArgs {
+            egress_private: true,
+            egress_allow: vec!["nexus.corp:8081".parse().expect("a host")],
+            ..EgressArgs::default()
+        };
+        let reaches = |words: &[&str], url: &str| {
+            let pages = args(words).pages(&egress).expect("flags");
+            pages.rules().check(&url.parse().expect("a URL")).is_ok()
+        };
+        let networks: [&[&str]; 4] = [
+            &[],
+            &["--network=packages"],
+            &["--network=packages", "--network-hosts=default,127.0.0.1,169.254.169.254,a.local"],
+            &["--network=open"],
+        ];
+        for network in networks {
+            for inside in [
+                "http://127.0.0.1:4096/sim/requests",
+                "https://[::1]/",
+                "https://169.254.169.254/latest/meta-data",
+                "https://10.0.0.1/",
+                "https://a.local/",
+                "http://localhost/",
+            ] {
+                assert!(!reaches(network, inside), "{inside} by {network:?}");
+            }
+        }
+        let page = "https://docs.example.com/page";
+        assert!(!reaches(&[], page) && !reaches(&["--network=packages"], page));
+        assert!(reaches(&["--network=open"], page));
+        assert!(
+            !reaches(&[], "https://crates.io/")
+                && reaches(&["--network=packages"], "https://crates.io/")
+        );
+        assert!(!reaches(&["--network=packages"], "https://crates.io:8443/"), "another port");
+        // The operator has named it for the network, and as a host inside that may be reached.
+        let nexus = "http://nexus.corp:8081/";
+        assert!(reaches(&["--network=packages", "--network-hosts=nexus.corp:8081"], nexus));
+        assert!(!reaches(&[], nexus) && !reaches(&["--network=packages"], nexus));
     }
 
     #[test]

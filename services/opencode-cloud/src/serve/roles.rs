@@ -359,6 +359,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             slots: args.drains.slots,
             // It does not know where its gateways listen.
             commands: args.drains.commands(false),
+            pages: args.drains.network.pages(&args.egress)?,
             ways: args.drains.network.exits(&args.egress)?,
             allow_local_paths: args.allow_local_paths,
         },

@@ -282,6 +282,7 @@ async fn serve_on(
             url: format!("{}://{address}", if tls.is_some() { "https" } else { "http" }),
             slots: args.drains.slots,
             commands: args.drains.commands(args.is_for_one_user()),
+            pages: args.drains.network.pages(&args.egress)?,
             ways: args.drains.network.exits(&args.egress)?,
             allow_local_paths: local,
         },

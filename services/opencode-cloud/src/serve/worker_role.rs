@@ -41,8 +41,10 @@ pub(crate) struct WorkerSetup {
     /// The process's keys for their providers.
     pub(crate) env: BTreeMap<String, Secret>,
     pub(crate) credentials: Credentials,
-    /// The way of `webfetch` and of fills into the network.
+    /// The way of fills into the network.
     pub(crate) egress: Egress,
+    /// The way of `webfetch` into the network.
+    pub(crate) pages: Egress,
     pub(crate) settings: DrainSettings,
     pub(crate) blobs: Blobs,
     pub(crate) folders: Folders,
@@ -115,7 +117,7 @@ pub(crate) async fn start(
         store: setup.store,
         signals: setup.signals,
         llm: setup.llm,
-        tools: tools::ToolSet::with_web(sandbox, &setup.egress),
+        tools: tools::ToolSet::with_web(sandbox, &setup.pages),
         blobs: setup.blobs,
         models: ProviderHub::new(setup.models, Some(setup.catalog), setup.env)
             .with_credentials(setup.credentials),
