@@ -6,9 +6,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use tempfile::TempDir;
-
 use crate::command::OutputFile;
+use crate::removal::{ScratchFolder, remove_tree};
 
 /// The most bytes that the folder of a cell holds. Files that a command does not ask for make room.
 const MOST: u64 = 256 * 1024 * 1024;
@@ -17,13 +16,13 @@ const MOST: u64 = 256 * 1024 * 1024;
 const PREFIX: &str = "outputs-";
 
 /// A folder that goes with its cell.
-pub(crate) struct Outputs(TempDir);
+pub(crate) struct Outputs(ScratchFolder);
 
 impl Outputs {
     pub(crate) fn make(spool: &Path) -> io::Result<Self> {
         sweep(spool)?;
         let prefix = format!("{PREFIX}{}-", std::process::id());
-        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(spool)?;
+        let folder = ScratchFolder::make(spool, &prefix)?;
         // Commands are another user than the worker. No other process gets to the spool folder.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         Ok(Self(folder))
@@ -51,9 +50,9 @@ fn sweep(spool: &Path) -> io::Result<()> {
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
         let is_left = owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
         if is_left {
-            match fs::remove_dir_all(entry.path()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
+            // One that stays keeps nobody from working.
+            if let Err(error) = remove_tree(&entry.path()) {
+                tracing::warn!(%error, "outputs of a worker that is gone cannot be removed");
             }
         }
     }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
-use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
@@ -25,6 +24,7 @@ use crate::environment::Environment;
 use crate::exit::Reach;
 use crate::kill;
 use crate::limits::Limits;
+use crate::removal::ScratchFolder;
 use crate::spool::{Bounds, Spool};
 use crate::supervisor::{Job, Walls};
 use crate::toolchain::Toolchains;
@@ -100,9 +100,9 @@ impl ProcessSandbox {
     }
 
     /// The walls of a command, and the folder of its own that goes with it.
-    fn walls_of(&self, command: &Command) -> Result<Option<(Walls, TempDir)>, SandboxError> {
+    fn walls_of(&self, command: &Command) -> Result<Option<(Walls, ScratchFolder)>, SandboxError> {
         let Some((toolchains, limits)) = &self.walls else { return Ok(None) };
-        let scratch = tempfile::Builder::new().prefix("scratch-").tempdir_in(&self.spool_directory);
+        let scratch = ScratchFolder::make(&self.spool_directory, "scratch-");
         let scratch =
             scratch.map_err(|error| SandboxError::NotMade(format!("a folder for it: {error}")))?;
         let workspace = command.cell.workspace.as_deref().unwrap_or(&command.directory);
@@ -123,7 +123,7 @@ impl ProcessSandbox {
             return Err(SandboxError::NotStarted(message));
         }
         let (walls, scratch) = self.walls_of(command)?.unzip();
-        let own = scratch.iter().flat_map(|scratch: &TempDir| {
+        let own = scratch.iter().flat_map(|scratch: &ScratchFolder| {
             ["HOME", "TMPDIR"].map(|name| (OsStr::new(name), scratch.path().as_os_str()))
         });
         let variables = self
@@ -165,7 +165,7 @@ impl ProcessSandbox {
                 })
             })?;
         Ok(Started {
-            _scratch: scratch,
+            scratch,
             supervisor,
             control: UnixStream::from_std(ours)?,
             output: pipe::Receiver::from_owned_fd(output)?,
@@ -175,7 +175,7 @@ impl ProcessSandbox {
 
 struct Started {
     /// Removed when all is over.
-    _scratch: Option<TempDir>,
+    scratch: Option<ScratchFolder>,
     supervisor: Child,
     control: UnixStream,
     output: pipe::Receiver,
@@ -193,7 +193,7 @@ impl Sandbox for ProcessSandbox {
             let bounds = bounds(&command, &self.spool_directory);
             return Ok(not_begun(bounds, self.network(&command)).await);
         }
-        let Started { _scratch, mut supervisor, control, mut output } = self.start(&command)?;
+        let Started { scratch, mut supervisor, control, mut output } = self.start(&command)?;
         let mut spool = Spool::new(bounds(&command, &self.spool_directory));
         let ended = {
             let report = watch(control, &mut supervisor, command.timeout, cancel);
@@ -220,6 +220,8 @@ impl Sandbox for ProcessSandbox {
             Report::Started(_) | Report::Met(_) => return Err(SandboxError::SupervisorLost),
         };
         let output = spool.finish().await;
+        // Not in this thread: it takes as long as what the command left there is large.
+        let _removed = tokio::task::spawn_blocking(move || drop(scratch)).await;
         let (duration, network) = (begun.elapsed(), self.network(&command));
         limits.extend(self.walls.iter().filter_map(|_| crate::limits::met_by(end)));
         let refused = Vec::new();

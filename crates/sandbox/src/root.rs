@@ -159,30 +159,42 @@ fn inside(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
+/// A file or folder of the host that gets the same place in the new root.
+struct BoundPath {
+    tree: OwnedFd,
+    host: PathBuf,
+    /// Asked before the new root covers [`BASE`] and all that is below it.
+    is_folder: bool,
+}
+
 /// Binds a file or folder of the host to the same place, read-only. One that is not there is left out.
-fn bind(host: &Path, id_map: Option<BorrowedFd<'_>>) -> Step<Option<(OwnedFd, PathBuf)>> {
-    if !host.exists() {
-        return Ok(None);
-    }
+fn bind(host: &Path, id_map: Option<BorrowedFd<'_>>) -> Step<Option<BoundPath>> {
+    let Ok(kind) = fs::metadata(host) else { return Ok(None) };
     let tree = clone_tree(host).map_err(at(&format!("cannot clone {}", host.display())))?;
     // An id map is a convenience here: without it a command reads what everybody may.
     if id_map.is_none() || read_only(&tree, id_map).is_err() {
         read_only(&tree, None).map_err(at(&format!("cannot protect {}", host.display())))?;
     }
-    Ok(Some((tree, host.to_path_buf())))
+    Ok(Some(BoundPath { tree, host: host.to_path_buf(), is_folder: kind.is_dir() }))
 }
 
-fn attach_at(tree: &OwnedFd, host: &Path) -> io::Result<()> {
-    let to = inside(host);
-    if fs::symlink_metadata(to).is_err() {
-        if fs::metadata(host).is_ok_and(|kind| kind.is_dir()) {
-            make_folder(to)?;
-        } else {
-            to.parent().map_or(Ok(()), make_folder)?;
-            File::create(to)?;
-        }
+impl BoundPath {
+    fn attach(&self) -> Step<()> {
+        let to = inside(&self.host);
+        let attached = self.make_place(to).and_then(|()| attach(&self.tree, to));
+        attached.map_err(at(&format!("cannot attach {}", self.host.display())))
     }
-    attach(tree, to)
+
+    fn make_place(&self, to: &Path) -> io::Result<()> {
+        if fs::symlink_metadata(to).is_ok() {
+            return Ok(());
+        }
+        if self.is_folder {
+            return make_folder(to);
+        }
+        to.parent().map_or(Ok(()), make_folder)?;
+        File::create(to).map(drop)
+    }
 }
 
 /// Builds the root over [`BASE`]. The working directory is the workspace; afterwards it is the new root.
@@ -254,9 +266,7 @@ pub(crate) fn build(plan: &Plan<'_>) -> Step<()> {
     make_folder(home)
         .and_then(|()| chown(home, Some(plan.owner.0), Some(plan.owner.1)))
         .map_err(at("cannot make the home"))?;
-    for (tree, host) in &system {
-        attach_at(tree, host).map_err(at(&format!("cannot attach {}", host.display())))?;
-    }
+    system.iter().try_for_each(BoundPath::attach)?;
     let at_outputs = inside(Path::new(OUTPUTS));
     make_folder(at_outputs)
         .and_then(|()| attach(&outputs, at_outputs))
@@ -265,9 +275,7 @@ pub(crate) fn build(plan: &Plan<'_>) -> Step<()> {
     make_folder(shown)
         .and_then(|()| attach(&workspace, shown))
         .map_err(at("cannot attach the workspace"))?;
-    for (tree, host) in &tools {
-        attach_at(tree, host).map_err(at(&format!("cannot attach {}", host.display())))?;
-    }
+    tools.iter().try_for_each(BoundPath::attach)?;
     if plan.protect {
         protect_git(shown).map_err(at("cannot protect the workspace's .git"))?;
     }

@@ -14,6 +14,7 @@ use crate::command::{Bytes, Cell, Command, End, Sandbox};
 use crate::disk::DiskLimits;
 use crate::exit::Reach;
 use crate::process::ProcessSandbox;
+use crate::removal::ScratchFolder;
 use crate::walls;
 use crate::watch::WatchedSandbox;
 
@@ -143,8 +144,8 @@ async fn find_best(options: &TierOptions) -> FoundTier {
 }
 
 /// A folder in which a command is run.
-fn probe_folder(options: &TierOptions) -> Result<tempfile::TempDir, String> {
-    let folder = tempfile::Builder::new().prefix(".probe-").tempdir_in(&options.probe_directory);
+fn probe_folder(options: &TierOptions) -> Result<ScratchFolder, String> {
+    let folder = ScratchFolder::make(&options.probe_directory, ".probe-");
     folder.map_err(|error| format!("{}: {error}", options.probe_directory.display()))
 }
 

@@ -3,15 +3,15 @@
 mod world;
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Command as StdCommand, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{
-    Cell, Command, End, FoundTier, Limit, Limits, LocationLock, Network, OutputFile, SandboxError,
-    Tier, lock,
+    Cell, Command, End, Environment, FoundTier, Limit, Limits, LocationLock, Network, OutputFile,
+    SandboxError, Tier, Toolchains, lock,
 };
 use tokio_util::sync::CancellationToken;
 use world::{
@@ -22,6 +22,64 @@ use world::{
 fn kill(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process");
     kill_process(pid, Signal::KILL).expect("killed");
+}
+
+/// Finding security-3 C2: of any tier, what a command may write goes without the service going too.
+#[tokio::test]
+async fn a_deep_folder_in_the_scratch_of_tier_c_is_removed() {
+    // In memory: a disk takes a minute.
+    let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let memory = memory.expect("a folder");
+    let mut options = world::options(Tier::C, Limits::of_this_machine());
+    options.cells.spool_directory = memory.path().to_path_buf();
+    for found in tiers(&[Tier::C], Limits::of_this_machine()).await {
+        let found = FoundTier { sandbox: sandbox::find_tier(&options).await.sandbox, ..found };
+        let (_folder, place) = folder();
+        let python = "import os\nos.chdir(os.environ['TMPDIR'])\nprint(os.getcwd())\n\
+                      for i in range(18000): os.mkdir('d'); os.chdir('d')";
+        let command = script("", &place, "deep");
+        let command = Command {
+            program: "/usr/bin/python3".into(),
+            args: vec!["-c".into(), python.into()],
+            ..command
+        };
+        let command = Command { cell: Cell { shown: None, ..command.cell.clone() }, ..command };
+        let outcome = run(&found.sandbox, command).await;
+        assert_eq!(outcome.end, End::Exited(0), "{}", outcome.output.head);
+        let scratch = outcome.output.head.lines().next().expect("its folder").to_owned();
+        assert!(scratch.contains("/scratch-"), "{scratch}");
+        assert!(fs::symlink_metadata(&scratch).is_err(), "{scratch} is there");
+    }
+}
+
+/// Finding security-3: with a folder of `PATH` below `/tmp`, which the new root covers, no cell could be made.
+#[tokio::test]
+async fn tools_below_tmp_are_shown_in_cells() {
+    let (folder, place) = folder();
+    let tools = folder.path().join("tools/bin");
+    fs::create_dir_all(&tools).expect("folders");
+    let program = tools.join("a-tool");
+    fs::write(&program, "#!/bin/sh\necho a tool\n").expect("a program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("made one");
+    let file = folder.path().join("a-file");
+    fs::write(&file, "a file").expect("a file");
+    for tier in [Tier::A, Tier::B] {
+        let usual = world::tiers(&[tier], Limits::of_this_machine()).await;
+        let mut options = world::options(tier, Limits::of_this_machine());
+        let path = format!("{}:{}:/usr/bin:/bin", tools.display(), file.display());
+        let vars = [("PATH".into(), path.into())];
+        options.cells.environment = Environment::from_vars(vars.clone());
+        options.cells.toolchains = Toolchains::find(vars);
+        let found = sandbox::find_tier(&options).await;
+        let expected = usual.first().map_or(found.tier, |usual| usual.tier);
+        assert_eq!(found.tier, expected, "{:?}", found.refused);
+        if found.tier != tier {
+            continue;
+        }
+        let text = format!("a-tool && cat {}", file.display());
+        let outcome = run(&found.sandbox, script(&text, &place, "tools")).await;
+        assert_eq!(outcome.output.head, "a tool\na file", "tier {tier}");
+    }
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@
 //! running before or after. Commits are not durable here; fault tests start their own [`boot::Postgres`].
 
 mod database;
+mod depth;
 mod git_server;
 mod pooler;
 mod proxy;
@@ -26,6 +27,7 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 pub use database::{TestDatabase, database};
+pub use depth::{dig, memory_folder};
 pub use git_server::{GitServer, git};
 pub use pooler::{Pooler, pooler};
 pub use proxy::Proxy;

@@ -101,8 +101,10 @@ pub(crate) fn own(
         }
     }
     for (_, path) in &earlier {
-        if path.is_dir() {
-            std::fs::remove_dir_all(path)?;
+        // Its notes stay with it: without them it would count as whole.
+        if let Err(error) = sandbox::remove_tree(path) {
+            tracing::warn!(%error, "an earlier directory of a Location cannot be removed");
+            continue;
         }
         remove(&restoring(path))?;
         remove(&anew(path))?;
@@ -262,7 +264,7 @@ mod tests {
     impl Disk {
         fn new() -> Self {
             let location = LocationId::mint(&mut IdMint::after(Stamp::default(), 1));
-            Self { folder: tempfile::tempdir().expect("a folder"), location }
+            Self { folder: testkit::memory_folder().expect("a folder"), location }
         }
 
         fn own(&self, token: i64, last: i64) -> Directory {
@@ -311,6 +313,20 @@ mod tests {
         assert_eq!(disk.names(), [".12", ".12.restoring"]);
         whole(&later.root, None).expect("whole");
         assert_eq!(disk.names(), [".12"]);
+    }
+
+    /// Finding security-3 C2.
+    #[test]
+    fn an_earlier_directory_goes_however_deep_it_is() {
+        let disk = Disk::new();
+        let earlier = disk.own(1, 0);
+        whole(&earlier.root, None).expect("whole");
+        let kept = disk.folder.path().join(format!("{}.2", disk.location));
+        std::fs::rename(&earlier.root, &kept).expect("moved");
+        std::fs::create_dir(&earlier.root).expect("a folder");
+        testkit::dig(&earlier.root, 18_000).expect("dug");
+        disk.own(3, 0);
+        assert_eq!(disk.names(), [".3", ".3.restoring"]);
     }
 
     // Finding store 22: after a loss of power the fence existed and the directory did not, for good.

@@ -36,6 +36,7 @@ mod stock;
 mod streams;
 mod terminal;
 mod tidy;
+mod tidy_folders;
 mod tiers;
 mod travel;
 mod usage;

@@ -24,7 +24,7 @@ fn files() -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-fn rust_files() -> Result<Vec<(String, String)>> {
+pub(crate) fn rust_files() -> Result<Vec<(String, String)>> {
     Ok(files()?.into_iter().filter(|(path, _)| path.ends_with(".rs")).collect())
 }
 

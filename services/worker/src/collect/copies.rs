@@ -6,8 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::folders::delete;
-
 /// A fill may read a pack for this long after it has asked for it.
 const IN_USE: Duration = Duration::from_hours(1);
 
@@ -39,8 +37,8 @@ pub(super) fn bound(folder: &Path, most: u64, now: SystemTime) -> io::Result<u64
             break;
         }
         // The pack goes first: a pack that is there has its index.
-        delete(&copy.pack)?;
-        delete(&copy.index)?;
+        sandbox::remove_tree(&copy.pack)?;
+        sandbox::remove_tree(&copy.index)?;
         bytes -= copy.bytes;
         removed += copy.bytes;
     }

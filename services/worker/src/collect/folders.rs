@@ -39,8 +39,7 @@ pub(super) async fn collect(store: &Store, options: &WorkerOptions) -> Result<u6
         for page in locations.chunks(PAGE) {
             for gone in store.gone_locations(org, page).await? {
                 let of = options.clone();
-                blocking(move || remove(&of, org, &gone)).await?;
-                removed += 1;
+                removed += count(blocking(move || remove(&of, org, &gone)).await);
             }
         }
     }
@@ -67,8 +66,7 @@ pub(super) async fn collect_repositories(store: &Store, folder: &Path) -> Result
                 store.known_repositories(org, page).await?.into_iter().collect();
             for gone in page.iter().filter(|id| !known.contains(*id)) {
                 let copy = folder.join(org.to_string()).join(gone.as_str());
-                blocking(move || delete(&copy)).await?;
-                removed += 1;
+                removed += count(blocking(move || sandbox::remove_tree(&copy)).await);
             }
         }
     }
@@ -137,35 +135,34 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Removes everything of one Location. Other workers may do the same at the same time.
+/// Counts what was removed. What cannot be removed is told, and keeps nothing else from being removed.
+fn count(removed: io::Result<()>) -> u64 {
+    match removed {
+        Ok(()) => 1,
+        Err(error) => {
+            tracing::warn!(%error, "what is left of something deleted cannot be removed now");
+            0
+        }
+    }
+}
+
+/// Removes everything of one Location, as far as that can be. Other workers may do the same at the same time.
 fn remove(options: &WorkerOptions, org: OrgId, gone: &LocationId) -> io::Result<()> {
+    let mut all = Ok(());
     let workspaces = options.workspace_dir.join(org.to_string());
     let (whole, token) = (gone.to_string(), format!("{gone}."));
     for name in names(&workspaces)? {
         if name == whole || name.starts_with(&token) {
-            delete(&workspaces.join(name))?;
+            all = all.and(sandbox::remove_tree(&workspaces.join(name)));
         }
     }
     let prefix = format!("{org}-{gone}.");
     for folder in named(options) {
         for name in names(&folder)? {
             if name.starts_with(&prefix) {
-                delete(&folder.join(name))?;
+                all = all.and(sandbox::remove_tree(&folder.join(name)));
             }
         }
     }
-    Ok(())
-}
-
-/// Removes a file or a folder with all in it. Another worker may have removed it already.
-pub(super) fn delete(path: &Path) -> io::Result<()> {
-    let deleted = match std::fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
-        Ok(_) => std::fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match deleted {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _done => Ok(()),
-    }
+    all
 }

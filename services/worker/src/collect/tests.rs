@@ -105,6 +105,26 @@ async fn only_folders_of_locations_that_were_deleted_are_removed() -> Result<()>
     Ok(())
 }
 
+/// Finding security-3 C2: the worker aborted at each start, and no other deleted session was collected.
+#[tokio::test]
+async fn a_deleted_workspace_goes_however_deep_it_is() -> Result<()> {
+    let world = World::new().await?;
+    let memory = testkit::memory_folder()?;
+    let mut worker = world.worker("a", WorkspaceDisk::Shared);
+    worker.workspace_dir = memory.path().join("workspaces");
+    let session = world.session().await?;
+    let workspace = world.take_over(&worker, &session, 1).await?;
+    testkit::dig(workspace.root().context("a workspace")?, 18_000)?;
+    drop(workspace);
+    delete(&world, &session).await?;
+    let retention = Some(Duration::ZERO);
+    let rows = RowCollector { store: world.runtime.store.clone(), retention };
+    assert_eq!(rows.collect().await?.locations, 1);
+    assert_eq!(folders::collect(&world.runtime.store, &worker).await?, 1);
+    assert_eq!(left(&worker.workspace_dir, &session.location)?, BTreeSet::new());
+    Ok(())
+}
+
 /// Attack 2: a worker died between a pack's blob and its row.
 #[tokio::test]
 async fn a_pack_without_a_row_is_collected_and_fetched_again() -> Result<()> {

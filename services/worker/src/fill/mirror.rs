@@ -16,9 +16,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use blobs::{BlobError, BlobKey, Blobs};
 use domain::UploadId;
 use git_wire::{Listed, Oid};
+use sandbox::ScratchFolder;
 use store::{BlobUse, NewRepositoryPack, OriginRow, RepositoryPack};
-use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
+use tracing::warn;
 use workspaces::{Git, MAX_HAVES, parse_refs, write_refs};
 
 use super::cell::{self, Bench};
@@ -156,7 +157,7 @@ impl<'m, 'f> Mirror<'m, 'f> {
     }
 
     /// Keeps a checked pack with its index: on this disk, as blobs, and then as a row.
-    async fn add(&self, scratch: &TempDir, new: NewRepositoryPack) -> Result<i64, Fault> {
+    async fn add(&self, scratch: &ScratchFolder, new: NewRepositoryPack) -> Result<i64, Fault> {
         let [pack, index] = self.keep(scratch, &new.pack).await?;
         for (of, file) in [(BlobUse::RepositoryIndex, index), (BlobUse::Repository, pack)] {
             let key = self.key(of, &new.pack)?;
@@ -216,7 +217,11 @@ impl<'m, 'f> Mirror<'m, 'f> {
 
     /// Gets the index of a pack that is there, and returns whether both are whole. Git takes a second for each 40 MB to
     /// make one, in which a taken-over session waits.
-    async fn has_index(&self, row: &RepositoryPack, scratch: &TempDir) -> Result<bool, Fault> {
+    async fn has_index(
+        &self,
+        row: &RepositoryPack,
+        scratch: &ScratchFolder,
+    ) -> Result<bool, Fault> {
         let [pack, index] = ["incoming.pack", "incoming.idx"].map(|name| scratch.path().join(name));
         let key = self.key(BlobUse::RepositoryIndex, &row.pack)?;
         match copy_blob(&self.fill.runtime.blobs, &key, &index).await {
@@ -237,7 +242,7 @@ impl<'m, 'f> Mirror<'m, 'f> {
     }
 
     /// Moves a pack and its index to their places, and returns them.
-    async fn keep(&self, scratch: &TempDir, id: &str) -> Result<[File; 2], Fault> {
+    async fn keep(&self, scratch: &ScratchFolder, id: &str) -> Result<[File; 2], Fault> {
         let (from, to) = (scratch.path().to_path_buf(), self.files(id));
         blocking(move || {
             // The pack comes last: with it, both are there.
@@ -265,14 +270,14 @@ impl<'m, 'f> Mirror<'m, 'f> {
         BlobKey::new(&org, of.kind(), &name).map_err(unkept)
     }
 
-    async fn run(&self, scratch: &TempDir, stage: &str, git: Git) -> Result<String, Fault> {
+    async fn run(&self, scratch: &ScratchFolder, stage: &str, git: Git) -> Result<String, Fault> {
         let name = format!("repository {}", self.id);
         let bench = Bench { name, directory: scratch.path(), lock: None };
         cell::run(self.fill.fills, &bench, stage, git, cell::LONG).await
     }
 
     /// Makes a bare repository with all packs so far.
-    async fn scratch_with_packs(&self) -> Result<TempDir, Fault> {
+    async fn scratch_with_packs(&self) -> Result<ScratchFolder, Fault> {
         let scratch = self.scratch().await?;
         for pack in self.packs(i64::MAX).await? {
             let to = scratch.path().join("objects/pack");
@@ -282,7 +287,7 @@ impl<'m, 'f> Mirror<'m, 'f> {
     }
 
     /// Makes an empty bare repository for one command.
-    async fn scratch(&self) -> Result<TempDir, Fault> {
+    async fn scratch(&self) -> Result<ScratchFolder, Fault> {
         scratch(&self.fill.fills.folder, |root| {
             for folder in ["objects/pack", "refs/heads"] {
                 std::fs::create_dir_all(root.join(folder))?;
@@ -298,7 +303,7 @@ impl<'m, 'f> Mirror<'m, 'f> {
 }
 
 /// Returns the bytes of the pack that a scratch folder has after its check.
-async fn made_bytes(scratch: &TempDir) -> Result<u64, Fault> {
+async fn made_bytes(scratch: &ScratchFolder) -> Result<u64, Fault> {
     let made = scratch.path().join("incoming.pack");
     blocking(move || Ok(made.metadata()?.len())).await.map_err(unkept)
 }
@@ -335,11 +340,11 @@ pub(super) async fn copy_blob(blobs: &Blobs, key: &BlobKey, to: &Path) -> Result
 pub(super) async fn scratch(
     folder: &Path,
     begin: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
-) -> Result<TempDir, Fault> {
+) -> Result<ScratchFolder, Fault> {
     let folder = folder.to_path_buf();
     blocking(move || {
         private(&folder)?;
-        let made = tempfile::Builder::new().prefix(MAKING).tempdir_in(&folder)?;
+        let made = ScratchFolder::make(&folder, MAKING)?;
         begin(made.path())?;
         Ok(made)
     })
@@ -374,7 +379,9 @@ fn remove_left(folder: &Path, now: SystemTime) -> io::Result<()> {
         let Ok(changed) = entry.metadata().and_then(|found| found.modified()) else { continue };
         let age = now.duration_since(changed).unwrap_or_default();
         if is_one && age > LEFT_AFTER {
-            let _gone_or_next_time = std::fs::remove_dir_all(entry.path());
+            if let Err(error) = sandbox::remove_tree(&entry.path()) {
+                warn!(%error, "what a worker that died has left cannot be removed");
+            }
         }
     }
     Ok(())

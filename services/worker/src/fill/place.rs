@@ -52,7 +52,7 @@ pub(super) async fn anew(fill: &Fill<'_>, beginning: Beginning<'_>) -> Result<()
     let made = skeleton(address, pinned, refs, kept.as_ref().map_or(&[], |kept| kept));
     let root = fill.root.clone();
     blocking(move || {
-        empty(&root)?;
+        sandbox::empty_folder(&root)?;
         begin(&root.join(".git"), &made)
     })
     .await
@@ -113,18 +113,6 @@ fn give_pack(root: &Path, pack: &PackFiles) -> io::Result<()> {
     give(root, &below("keep"), &mut io::empty())?;
     give(root, &below("pack"), &mut std::fs::File::open(&pack.pack)?)?;
     give(root, &below("idx"), &mut std::fs::File::open(&pack.index)?)
-}
-
-fn empty(root: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(root)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            std::fs::remove_dir_all(entry.path())?;
-        } else {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 fn begin(dot: &Path, made: &Skeleton) -> io::Result<()> {
