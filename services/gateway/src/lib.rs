@@ -8,6 +8,7 @@
 //! Absent on purpose: every route; those are in `api` and `console`.
 
 mod listener;
+mod socket;
 mod tls;
 
 use std::io;
@@ -20,6 +21,7 @@ use tokio::net::TcpListener;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 pub use listener::ListenerLimits;
+pub use socket::SocketLimits;
 pub use tls::{LOOK, Tls, TlsError, TlsOptions};
 
 const LISTENER: TaskKind = TaskKind::new("gateway listener", OnError::StopRole, OnCancel::Wait);

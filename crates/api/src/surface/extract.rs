@@ -11,6 +11,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Query, Request};
 use bytes::Bytes;
 use http::StatusCode;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 use store::Principal as Proved;
@@ -206,6 +207,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let ignored = Ignored::of(request.extensions());
+        // Refused before it is read: a client that asked `Expect: 100-continue` sends nothing.
+        let length =
+            request.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+        if length.is_some_and(|length: u64| length > MAX_BODY_BYTES as u64) {
+            return Err(too_large());
+        }
         let bytes =
             Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
         let text = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes.as_ref() };
@@ -244,8 +251,12 @@ impl<S: Send + Sync> FromRequest<S> for Pack {
 
 fn unread(rejection: &BytesRejection) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        ApiError::TooLarge(format!("a body has at most {MAX_BODY_BYTES} bytes; send less"))
+        too_large()
     } else {
         ApiError::Invalid("the body did not arrive whole".to_owned())
     }
+}
+
+fn too_large() -> ApiError {
+    ApiError::TooLarge(format!("a body has at most {MAX_BODY_BYTES} bytes; send less"))
 }

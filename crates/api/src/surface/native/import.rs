@@ -1,9 +1,5 @@
-use std::time::Duration;
-
 use axum::Json;
-use axum::body::BodyDataStream;
 use axum::extract::State;
-use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -31,35 +27,10 @@ pub(crate) async fn take(
     _large: LargeRead,
     State(state): State<ApiState>,
     Params(query): Params<ImportQuery>,
-    Upload(mut body): Upload,
+    Upload(body): Upload,
 ) -> Result<Json<ImportView>, ApiError> {
-    let done = match import(&state, &access, query, &mut body).await {
-        Ok(done) => done,
-        Err(error) => {
-            drain(&mut body).await;
-            return Err(error);
-        }
-    };
+    let done = import(&state, &access, query, body).await?;
     let Json(session) = Dialect::Native.session(&state, done.row).await?;
     let (events, files, left_out) = (done.events, done.files, done.left_out);
     Ok(Json(ImportView { session, events, files, left_out }))
-}
-
-/// The most bytes of a refused body that are read, and for how long. A client that is still sending would otherwise lose
-/// the answer with the connection.
-const DRAINED: usize = 64 * 1024 * 1024;
-const DRAIN_TIME: Duration = Duration::from_secs(5);
-
-pub(crate) async fn drain(body: &mut BodyDataStream) {
-    let read = async {
-        let mut left = DRAINED;
-        while let Some(Ok(piece)) = body.next().await {
-            left = left.saturating_sub(piece.len());
-            if left == 0 {
-                break;
-            }
-        }
-    };
-    // The answer counts, whether all was read or not.
-    let _in_time = tokio::time::timeout(DRAIN_TIME, read).await;
 }

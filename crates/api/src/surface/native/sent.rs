@@ -7,7 +7,6 @@ use crate::ApiState;
 use crate::act::{HereRequest, HereView, UploadView, here, store_upload};
 use crate::error::ApiError;
 use crate::surface::extract::{Body, CanPrompt, LargeRead, Pack};
-use crate::surface::native::import::drain;
 
 /// Names a repository of one's own machine, and learns which of its commits are here.
 pub(crate) async fn name(
@@ -25,9 +24,5 @@ pub(crate) async fn upload(
     State(state): State<ApiState>,
     Pack(mut body): Pack,
 ) -> Result<Json<UploadView>, ApiError> {
-    let stored = store_upload(&state, access.org, &mut body).await;
-    if stored.is_err() {
-        drain(&mut body).await;
-    }
-    stored.map(Json)
+    store_upload(&state, access.org, &mut body).await.map(Json)
 }
