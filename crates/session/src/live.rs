@@ -3,6 +3,9 @@ use std::sync::Arc;
 use domain::{MessageId, PartId, SessionRef};
 use signals::{Delta, DeltaKind, Hint, SessionHint, Signals, Topic};
 
+/// The most bytes of one hint's text. Queues of hints count hints, and NATS takes no large ones.
+const MAX_PIECE: usize = 16 * 1024;
+
 /// The text of unsettled parts, and its delivery to followers. Not durable.
 pub(crate) struct Live {
     signals: Arc<dyn Signals>,
@@ -20,14 +23,19 @@ struct LivePart {
 }
 
 impl LivePart {
-    fn from(&self, message: &MessageId, offset: usize) -> Delta {
-        Delta {
+    /// Returns the next piece that is not sent, and counts it as sent.
+    fn take_piece(&mut self, message: &MessageId) -> Option<Delta> {
+        let from = self.told;
+        let to = self.text.floor_char_boundary(from.saturating_add(MAX_PIECE));
+        let text = self.text.get(from..to).filter(|text| !text.is_empty())?.to_owned();
+        self.told = to;
+        Some(Delta {
             message: message.clone(),
             part: self.id.clone(),
             kind: self.kind,
-            offset: u64::try_from(offset).unwrap_or(u64::MAX),
-            text: self.text[offset..].to_owned(),
-        }
+            offset: u64::try_from(from).unwrap_or(u64::MAX),
+            text,
+        })
     }
 }
 
@@ -59,13 +67,14 @@ impl Live {
         self.parts.iter().any(|part| part.told < part.text.len())
     }
 
-    /// Sends new text to followers, in one piece per part: text that arrives together goes out together.
+    /// Sends new text to followers, one part after the other: text that arrives together goes out together, in pieces
+    /// of at most [`MAX_PIECE`].
     pub(crate) fn flush(&mut self) {
         let Some(message) = &self.message else { return };
-        for part in self.parts.iter_mut().filter(|part| part.told < part.text.len()) {
-            let delta = part.from(message, part.told);
-            part.told = part.text.len();
-            self.signals.publish(&self.topic, Hint::Session(SessionHint::Delta(delta)));
+        for part in &mut self.parts {
+            while let Some(delta) = part.take_piece(message) {
+                self.signals.publish(&self.topic, Hint::Session(SessionHint::Delta(delta)));
+            }
         }
     }
 
