@@ -172,8 +172,22 @@ fn replaced(content: &str, arguments: &Arguments) -> Result<Change, Stopped> {
         count if count > 1 && !arguments.all => Err(Stopped::because(format!(
             "old occurs {count} times in {path}; give more of the text around it, or set all to true"
         ))),
-        count => Ok(Change { after: content.replace(old.as_str(), &new), count, nearly: None }),
+        count => {
+            let after = content.replace(old.as_str(), &new);
+            if !is_visible(content, &after, arguments) {
+                return Err(Stopped::because(format!(
+                    "old occurs in {path} within a text that looks like new, or new would leave old there again; give more \
+                     of the text around it"
+                )));
+            }
+            Ok(Change { after, count, nearly: None })
+        }
     }
+}
+
+/// Returns whether a takeover can tell if the edit was made. Otherwise it might be made twice or not at all.
+fn is_visible(before: &str, after: &str, arguments: &Arguments) -> bool {
+    happened(before, arguments) != Some(true) && happened(after, arguments) != Some(false)
 }
 
 /// Returns the edit of the one place that is nearly like `old`.
@@ -215,8 +229,7 @@ fn nearly(content: &str, arguments: &Arguments) -> Result<Change, Stopped> {
             range(&place.lines)
         )));
     }
-    // A takeover could not tell whether it was made, and might make it twice or not at all.
-    if happened(content, arguments) == Some(true) || happened(&after, arguments) == Some(false) {
+    if !is_visible(content, &after, arguments) {
         return Err(Stopped::because(format!(
             "old does not occur in {path} exactly, and {} can only be changed with the exact text: read them, and give it",
             range(&place.lines)
@@ -323,6 +336,9 @@ mod tests {
         assert!(after("a", "b", "x", false).unwrap_err().contains("does not occur"));
         assert!(after("a", "", "x", false).unwrap_err().contains("use write"));
         assert!(after("a", "a", "a", false).unwrap_err().contains("the same"));
+        assert!(after("xab", "a", "ab", false).unwrap_err().contains("give more"));
+        assert_eq!(after("xab", "xab", "xabb", false), Ok("xabb".into()));
+        assert!(after("abb", "ab", "a", false).unwrap_err().contains("give more"));
     }
 
     #[test]
@@ -397,6 +413,19 @@ mod tests {
         ) {
             let edit = arguments(&old, &new, false);
             if let Ok(Change { after, nearly: Some(_), .. }) = replaced(&content, &edit) {
+                assert_ne!(happened(&content, &edit), Some(true), "it had not happened");
+                assert_ne!(happened(&after, &edit), Some(false), "it has happened");
+            }
+        }
+
+        // Finding core-3 Low: an edit that had not happened counted as done at a takeover.
+        #[test]
+        fn an_exact_edit_is_never_made_twice_or_denied(
+            content in "[ab\r\n]{0,12}", old in "[ab\r\n]{1,3}", new in "[ab\r\n]{0,4}",
+            all in proptest::prelude::any::<bool>(),
+        ) {
+            let edit = arguments(&old, &new, all);
+            if let Ok(Change { after, nearly: None, .. }) = replaced(&content, &edit) {
                 assert_ne!(happened(&content, &edit), Some(true), "it had not happened");
                 assert_ne!(happened(&after, &edit), Some(false), "it has happened");
             }
