@@ -219,14 +219,15 @@ impl CellSandbox {
             workspace,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
-            // A local Location may be named by a link of its person's; what a command can change is below it.
-            ResolveFlags::NO_MAGICLINKS,
+            // A link in its real path was put there since, perhaps by a command of a session above.
+            ResolveFlags::NO_SYMLINKS,
         );
         let directory = directory.map_err(|errno| {
             SandboxError::NotStarted(match errno {
                 Errno::NOENT | Errno::NOTDIR => {
                     format!("{} is not a directory", workspace.display())
                 }
+                Errno::LOOP => format!("{} was replaced by a link", workspace.display()),
                 other => format!("{} cannot be opened: {other}", workspace.display()),
             })
         })?;

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Reach;
+use crate::hidden::HiddenPaths;
 use crate::lock::LocationLock;
 use crate::spool::Output;
 
@@ -85,6 +86,8 @@ pub struct Cell {
     pub protect: bool,
     /// How far its commands get into networks. Only tiers A and B have a way out.
     pub network: Reach,
+    /// What its commands do not see of the directories that they may use.
+    pub hidden: HiddenPaths,
 }
 
 impl Command {

@@ -26,6 +26,7 @@ mod disk;
 mod environment;
 mod exit;
 mod filter;
+mod hidden;
 mod init;
 mod keeper;
 mod kill;
@@ -58,6 +59,7 @@ pub use command::{
 pub use disk::{Disk, DiskLimits, Room};
 pub use environment::Environment;
 pub use exit::{EXIT_PORT, Exits, Opening, Reach, Refusals};
+pub use hidden::{HiddenFiles, HiddenPaths};
 pub use limits::Limits;
 pub use lock::LocationLock;
 pub use process::ProcessSandbox;

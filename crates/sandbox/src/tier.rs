@@ -13,6 +13,7 @@ use crate::cell::{CellOptions, CellSandbox};
 use crate::command::{Bytes, Cell, Command, End, Sandbox};
 use crate::disk::DiskLimits;
 use crate::exit::Reach;
+use crate::hidden::HiddenPaths;
 use crate::process::ProcessSandbox;
 use crate::removal::ScratchFolder;
 use crate::walls;
@@ -156,6 +157,7 @@ fn probe(script: &str, directory: &Path, shown: Option<PathBuf>) -> Command {
         shown,
         protect: false,
         network: Reach::None,
+        hidden: HiddenPaths::default(),
     };
     Command { cell, ..Command::shell(script, directory.to_path_buf(), Duration::from_secs(20)) }
 }

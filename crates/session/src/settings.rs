@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use sandbox::Reach;
+use sandbox::{HiddenPaths, Reach};
 use session_rules::RuleSettings;
 use tools::Limits;
 
@@ -34,6 +34,8 @@ pub struct DrainSettings {
     pub project_instructions: bool,
     /// How far commands get into networks.
     pub network: Reach,
+    /// What sessions do not see of directories that contain it.
+    pub hidden: HiddenPaths,
 }
 
 impl Default for DrainSettings {
@@ -51,6 +53,7 @@ impl Default for DrainSettings {
             zone: TimeZone::UTC,
             project_instructions: true,
             network: Reach::None,
+            hidden: HiddenPaths::default(),
         }
     }
 }

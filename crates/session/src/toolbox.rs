@@ -153,6 +153,7 @@ impl<'r> Toolbox<'r> {
             shown: Some(self.workspace.shown().into()),
             protect: self.workspace.is_in_project(),
             network: self.runtime.settings.network,
+            hidden: self.runtime.settings.hidden.clone(),
         }
     }
 

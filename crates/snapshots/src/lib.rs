@@ -50,6 +50,7 @@ pub use object::TreeId;
 pub use objects::BLOB_KIND;
 pub use restore::{Restored, Unsaved};
 pub use rules::{IgnoreFiles, IgnoreRules};
+pub use sandbox::HiddenPaths;
 pub use scan::{GIVEN_PACK, Skipped, Why};
 pub use shadow::{Shadow, ShadowOptions};
 pub use touched::Touched;

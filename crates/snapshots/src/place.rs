@@ -18,10 +18,11 @@ const RACES: usize = 32;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens the Location's root.
+/// Opens the Location's root, by its real path: a link in it was put there since.
 pub(crate) fn open_root(root: &Path) -> Result<OwnedFd, SnapshotError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(CWD, root, flags, Mode::empty()).map_err(SnapshotError::files("open", root))
+    openat2(CWD, root, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        .map_err(SnapshotError::files("open", root))
 }
 
 /// Opens a directory by its name in another one.

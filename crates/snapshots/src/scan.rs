@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
+use sandbox::HiddenFiles;
 use sha2::{Digest, Sha256};
 
 use crate::directory::{Dir, Leaf, Node, Vouch};
@@ -98,6 +99,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) limits: &'a SnapshotLimits,
     /// Include `.git`.
     pub(crate) git: bool,
+    /// Files and directories that are passed over.
+    pub(crate) hidden: HiddenFiles,
     /// The start of the scan in nanoseconds since the epoch.
     pub(crate) now_ns: i64,
     /// Receives each content read.
@@ -130,6 +133,7 @@ impl<'a> Scan<'a> {
         Self {
             limits,
             git,
+            hidden: HiddenFiles::default(),
             now_ns,
             keep,
             left_out: Vec::new(),
@@ -192,7 +196,9 @@ impl<'a> Scan<'a> {
         let next = if rest.is_empty() || !known {
             None // the last name, or an unknown directory: scan all of it
         } else {
-            place::open_directory(fd.as_fd(), name).ok()
+            place::open_directory(fd.as_fd(), name)
+                .ok()
+                .filter(|fd| !self.is_hidden(fstat(fd).ok()))
         };
         below.push(name);
         let changed = match (next, dir.nodes.get_mut(*name)) {
@@ -235,6 +241,10 @@ impl<'a> Scan<'a> {
         Some(Inside { depth, ignored, git: false })
     }
 
+    fn is_hidden(&self, stat: Option<Stat>) -> bool {
+        stat.is_some_and(|stat| self.hidden.contains(stat.st_dev, stat.st_ino))
+    }
+
     fn directory(
         &mut self,
         fd: &OwnedFd,
@@ -273,7 +283,10 @@ impl<'a> Scan<'a> {
         let stat = place::look(parent, name).map_err(SnapshotError::files("look at", below))?;
         let kind = stat.as_ref().map(|stat| FileType::from_raw_mode(stat.st_mode));
         let is_directory = kind == Some(FileType::Directory);
-        let within = self.inside(name, below, is_directory, inside);
+        let within = match self.is_hidden(stat) {
+            true => None,
+            false => self.inside(name, below, is_directory, inside),
+        };
         let known = dir.nodes.get(name);
         // Tracked files stay tracked if an ignore file names them later, as in git.
         let tracked = within.filter(|within| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blobs::Blobs;
 use bytes::Bytes;
 use domain::{Clock, FencingToken, LocationRef};
-use sandbox::{LocationLock, lock};
+use sandbox::{HiddenPaths, LocationLock, lock};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tracing::warn;
 
@@ -57,6 +57,8 @@ pub struct ShadowOptions {
     pub seed: Vec<PackRef>,
     /// Includes `.git`. For managed Locations, whose directory a takeover must rebuild.
     pub git: bool,
+    /// Paths that are in no snapshot.
+    pub hidden: HiddenPaths,
     /// Bounds.
     pub limits: SnapshotLimits,
     /// The clock, for the age of files' times.
@@ -427,6 +429,7 @@ impl Held {
         let Self { options, .. } = self;
         let root = place::open_root(&options.root)?;
         let mut scan = Scan::new(&options.limits, options.git, self.now_ns(), keep);
+        scan.hidden = options.hidden.identities();
         let was_seen = std::mem::replace(&mut state.seen, false);
         match touched {
             Touched::Nothing => {}
@@ -459,6 +462,7 @@ impl Held {
         let root = place::open_root(&self.options.root)?;
         let now_ns = self.now_ns();
         let mut scan = Scan::new(&self.options.limits, self.options.git, now_ns, keep);
+        scan.hidden = self.options.hidden.identities();
         for path in paths {
             state.dir.doubt(path);
             scan.path(&root, &mut state.dir, path)?;

@@ -81,7 +81,7 @@ impl Tool for ApplyPatch {
         let changes = changes(call)?;
         let (context, locks, call) = (context.clone(), self.locks.clone(), call.id.clone());
         blocking(move || {
-            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let files = LocationFiles::open_root(&context)?;
             let paths = relative(&files, &changes)?;
             let all: Vec<PathBuf> = paths.iter().flatten().cloned().collect();
             let held = locks
@@ -109,7 +109,7 @@ impl Tool for ApplyPatch {
         let Ok(changes) = changes(call) else { return Probe::NotDone };
         let context = context.clone();
         let looked = blocking(move || {
-            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let files = LocationFiles::open_root(&context)?;
             let paths = relative(&files, &changes)?;
             let mut seen =
                 changes.iter().zip(&paths).map(|(change, paths)| happened(&files, change, paths));
@@ -271,7 +271,9 @@ fn happened(files: &LocationFiles, change: &FileChange, paths: &[PathBuf]) -> Op
             Ok(OpenFile { kind: FileType::RegularFile, .. }) => {
                 content(files, &paths[at], "").ok().map(Some)
             }
-            Ok(_) | Err(Refused::Outside | Refused::Io(_)) => None,
+            Ok(_) | Err(Refused::Outside | Refused::Hidden | Refused::GitsOwn | Refused::Io(_)) => {
+                None
+            }
         }
     };
     match change {

@@ -82,7 +82,7 @@ impl Tool for Edit {
         let arguments: Arguments = arguments::parse(call)?;
         let (context, locks, call) = (context.clone(), self.locks.clone(), call.id.clone());
         blocking(move || {
-            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let files = LocationFiles::open_root(&context)?;
             let below = files.relative(&arguments.path)?;
             let told = |refused: Refused| refused.told(&arguments.path, &files);
             let target = Target::find(&files, &locks, &below).map_err(told)?;
@@ -104,7 +104,7 @@ impl Tool for Edit {
         let Ok(arguments) = arguments::parse::<Arguments>(call) else { return Probe::NotDone };
         let context = context.clone();
         let looked = blocking(move || {
-            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let files = LocationFiles::open_root(&context)?;
             let found = content(&files, &files.relative(&arguments.path)?, &arguments.path)?;
             Ok(match happened(&found, &arguments) {
                 Some(true) => Probe::Done(done(&arguments, None).touching(Touched::Anything)),

@@ -7,10 +7,14 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2, statat,
+};
 use rustix::io::Errno;
+use sandbox::{HiddenFiles, HiddenPaths};
 
-use crate::call::Stopped;
+use crate::call::{Stopped, ToolContext};
+use crate::git_files;
 
 /// The number of retries after a path resolution loses a race with a rename.
 const RACES: usize = 32;
@@ -28,6 +32,11 @@ pub(crate) struct LocationFiles {
     real_root: PathBuf,
     given_root: PathBuf,
     shown_root: String,
+    hidden: HiddenPaths,
+    /// The identities of `hidden`, as they were when the root was opened.
+    hidden_files: HiddenFiles,
+    /// Whether git's own files must not change: in a checkout of a person, git obeys them outside the sandbox.
+    keeps_git: bool,
 }
 
 /// A file or directory that is open for reading.
@@ -44,6 +53,10 @@ pub(crate) struct OpenFile {
 pub(crate) enum Refused {
     Missing,
     Outside,
+    /// It holds the service's own data, or a person's credentials.
+    Hidden,
+    /// It is a file that git obeys.
+    GitsOwn,
     Io(io::Error),
 }
 
@@ -55,6 +68,13 @@ impl Refused {
             Self::Outside => format!(
                 "access to {path} is denied: it is outside {}, the only directory that tools may use",
                 files.shown_root
+            ),
+            Self::Hidden => format!(
+                "access to {path} is denied: it holds the service's own data or somebody's credentials"
+            ),
+            Self::GitsOwn => format!(
+                "writing {path} is denied: git obeys it outside of this session; use git in a command, or ask the \
+                 person to change it"
             ),
             Self::Io(error) => format!("cannot use {path}: {error}"),
         })
@@ -75,19 +95,29 @@ impl From<Errno> for Refused {
 }
 
 impl LocationFiles {
-    pub(crate) fn open_root(root: &Path, shown_root: &str) -> Result<Self, Stopped> {
-        Self::at(root, shown_root).map_err(|error| {
+    pub(crate) fn open_root(context: &ToolContext) -> Result<Self, Stopped> {
+        let shown_root = &context.shown_root;
+        let opened = Self::at(&context.root, shown_root, &context.cell.hidden);
+        let opened = opened.map_err(|error| {
             Stopped::because(format!("the working directory {shown_root} cannot be used: {error}"))
-        })
+        })?;
+        Ok(Self { keeps_git: context.cell.protect, ..opened })
     }
 
-    /// Opens the files for the service itself.
-    pub(crate) fn at(root: &Path, shown_root: &str) -> io::Result<Self> {
+    /// Opens the files for the service itself. `root` is a real path: a link in it was put there since.
+    pub(crate) fn at(root: &Path, shown_root: &str, hidden: &HiddenPaths) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
+        let fd = openat2(CWD, root, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
         let real_root = path_of(&fd)?;
-        let shown_root = shown_root.to_owned();
-        Ok(Self { root: fd, real_root, given_root: root.to_path_buf(), shown_root })
+        Ok(Self {
+            root: fd,
+            real_root,
+            given_root: root.to_path_buf(),
+            shown_root: shown_root.to_owned(),
+            hidden: hidden.clone(),
+            hidden_files: hidden.identities(),
+            keeps_git: false,
+        })
     }
 
     /// Returns the path below the root that the model means: relative paths unchanged, absolute ones below
@@ -110,7 +140,57 @@ impl LocationFiles {
 
     /// Opens the target of `path`, if it is beneath the root.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Refused> {
-        self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+        let fd = self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?;
+        self.refuse_hidden(&fd)?;
+        Ok(fd)
+    }
+
+    /// Refuses an open file that is hidden, or lies in a hidden directory. What is around the root does not count: managed
+    /// workspaces are in the service's folder.
+    fn refuse_hidden(&self, fd: &OwnedFd) -> Result<(), Refused> {
+        if self.hidden_files.is_empty() {
+            return Ok(());
+        }
+        let is_hidden =
+            |stat: rustix::fs::Stat| self.hidden_files.contains(stat.st_dev, stat.st_ino);
+        if is_hidden(fstat(fd)?) {
+            return Err(Refused::Hidden);
+        }
+        // Commands cannot change what is hidden, so that its directories keep their names meanwhile.
+        let real = path_of(fd).map_err(Refused::Io)?;
+        let above = real
+            .ancestors()
+            .skip(1)
+            .take_while(|above| above.starts_with(&self.real_root) && *above != self.real_root);
+        for directory in above {
+            if statat(CWD, directory, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_hidden) {
+                return Err(Refused::Hidden);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a name in an open directory if a file of that name would be one of git's own, or hidden.
+    fn refuse_name(&self, directory: &OwnedFd, name: &OsStr) -> Result<(), Refused> {
+        let real = path_of(directory).map_err(Refused::Io)?.join(name);
+        let Ok(below) = real.strip_prefix(&self.real_root) else { return Err(Refused::Outside) };
+        let hidden_around = self.hidden.around(&real);
+        if hidden_around.is_some_and(|hidden| !self.real_root.starts_with(hidden)) {
+            return Err(Refused::Hidden);
+        }
+        if !self.keeps_git {
+            return Ok(());
+        }
+        if git_files::names_git(&real) || git_files::is_of_repository(self, below) {
+            return Err(Refused::GitsOwn);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a directory below the root has an entry of this name. Follows no symlink.
+    pub(crate) fn has_entry(&self, directory: &Path, name: &str) -> bool {
+        let Ok(fd) = self.open_directory(directory) else { return false };
+        statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     fn resolve(
@@ -133,28 +213,33 @@ impl LocationFiles {
     pub(crate) fn open_directory(&self, path: &Path) -> Result<OwnedFd, Refused> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+        let fd = self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)?;
+        self.refuse_hidden_itself(fd)
+    }
+
+    /// Refuses an open file that is hidden. Its directories are known not to be.
+    fn refuse_hidden_itself(&self, fd: OwnedFd) -> Result<OwnedFd, Refused> {
+        if self.hidden_files.is_empty() {
+            return Ok(fd);
+        }
+        let stat = fstat(&fd)?;
+        let is_hidden = self.hidden_files.contains(stat.st_dev, stat.st_ino);
+        if is_hidden { Err(Refused::Hidden) } else { Ok(fd) }
+    }
+
+    /// Opens a file that a walk has come to, as [`LocationFiles::open_to_read`] does. Faster if it is no symlink.
+    pub(crate) fn open_walked(&self, path: &Path) -> Result<OpenFile, Refused> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        match self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
+            Ok(fd) => as_readable(self.refuse_hidden_itself(fd)?),
+            Err(Refused::Outside) => self.open_to_read(path),
+            Err(other) => Err(other),
+        }
     }
 
     /// Opens a file or directory for reading. Refuses pipes and devices without blocking.
     pub(crate) fn open_to_read(&self, path: &Path) -> Result<OpenFile, Refused> {
-        let fd = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-        let stat = fstat(&fd)?;
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        match kind {
-            FileType::RegularFile | FileType::Directory => {
-                let bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-                Ok(OpenFile { file: File::from(fd), kind, bytes })
-            }
-            FileType::Symlink
-            | FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::BlockDevice
-            | FileType::Unknown => {
-                Err(Refused::Io(io::Error::other("it is neither a file nor a directory")))
-            }
-        }
+        as_readable(self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?)
     }
 
     /// Returns the real path of an open file, below the root and without symlinks.
@@ -180,6 +265,10 @@ impl LocationFiles {
             if component == Component::CurDir {
                 continue;
             }
+            if let Component::Normal(next) = component {
+                // Before anything is made in it.
+                self.refuse_name(&fd, next)?;
+            }
             reached.push(component);
             fd = match self.open(&reached, directory) {
                 Err(Refused::Missing) if depth < MAX_DEPTH => {
@@ -191,11 +280,32 @@ impl LocationFiles {
                 other => other?,
             };
         }
+        self.refuse_name(&fd, &name)?;
         Ok((fd, name))
     }
 
     pub(crate) fn real_root(&self) -> &Path {
         &self.real_root
+    }
+}
+
+/// Returns an open file for reading, unless it is a pipe or a device.
+fn as_readable(fd: OwnedFd) -> Result<OpenFile, Refused> {
+    let stat = fstat(&fd)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    match kind {
+        FileType::RegularFile | FileType::Directory => {
+            let bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+            Ok(OpenFile { file: File::from(fd), kind, bytes })
+        }
+        FileType::Symlink
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => {
+            Err(Refused::Io(io::Error::other("it is neither a file nor a directory")))
+        }
     }
 }
 

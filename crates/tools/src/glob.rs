@@ -72,7 +72,7 @@ impl Tool for Glob {
 }
 
 fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
-    let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+    let files = LocationFiles::open_root(context)?;
     let given = arguments.path.as_deref().filter(|path| !path.is_empty()).unwrap_or(".");
     let told = |refused: crate::files::Refused| refused.told(given, &files);
     let directory = OFlags::PATH | OFlags::DIRECTORY;

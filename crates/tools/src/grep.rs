@@ -93,7 +93,7 @@ impl Tool for Grep {
 }
 
 fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
-    let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+    let files = LocationFiles::open_root(context)?;
     let mut search = Search::new(&arguments.pattern, &context.cancel)?;
     let include =
         arguments.include.as_deref().map(|given| Pattern::new(given, &files)).transpose()?;
@@ -102,7 +102,9 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
         Refused::Missing => {
             Stopped::because(format!("{given} does not exist{}", did_you_mean(&files, &below)))
         }
-        other @ (Refused::Outside | Refused::Io(_)) => other.told(given, &files),
+        other @ (Refused::Outside | Refused::Hidden | Refused::GitsOwn | Refused::Io(_)) => {
+            other.told(given, &files)
+        }
     })?;
     if opened.kind == FileType::RegularFile {
         let mut found = Found::default();

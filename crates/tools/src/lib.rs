@@ -20,6 +20,7 @@ pub mod bound;
 mod call;
 mod edit;
 mod files;
+mod git_files;
 mod glob;
 mod grep;
 mod lines;

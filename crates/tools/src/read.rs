@@ -84,7 +84,7 @@ impl Tool for Read {
             return blocking(move || lines(Cursor::new(bytes), page, &path, &context)).await;
         }
         blocking(move || {
-            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let files = LocationFiles::open_root(&context)?;
             let below = files.relative(&path)?;
             let OpenFile { file, kind, .. } =
                 files.open_to_read(&below).map_err(|refused| match refused {
@@ -92,7 +92,10 @@ impl Tool for Read {
                         let hint = did_you_mean(&files, &below);
                         Stopped::because(format!("{path} does not exist{hint}"))
                     }
-                    other @ (Refused::Outside | Refused::Io(_)) => other.told(&path, &files),
+                    other @ (Refused::Outside
+                    | Refused::Hidden
+                    | Refused::GitsOwn
+                    | Refused::Io(_)) => other.told(&path, &files),
                 })?;
             if kind == FileType::Directory {
                 return names(file.into(), page, &path, &context);

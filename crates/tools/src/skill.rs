@@ -69,7 +69,8 @@ fn load(name: &str, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
         return Err(Stopped::because("there are no skills here"));
     };
     let top = if scope.in_project { project_top(&context.root) } else { &context.root };
-    let places = SkillPlaces { root: &context.root, top, shown: Path::new(&context.shown_root) };
+    let (shown, hidden) = (Path::new(&context.shown_root), &context.cell.hidden);
+    let places = SkillPlaces { root: &context.root, top, shown, hidden };
     let failed =
         |error: std::io::Error| Stopped::because(format!("skills cannot be read now: {error}"));
     let mut found = places.find().map_err(failed)?;

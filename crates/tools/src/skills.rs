@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, statat};
+use sandbox::HiddenPaths;
 use serde::Deserialize;
 
 use crate::texts::LocationTexts;
@@ -38,6 +39,8 @@ pub struct SkillPlaces<'p> {
     pub top: &'p Path,
     /// The Location's directory as shown to the model.
     pub shown: &'p Path,
+    /// What is not read.
+    pub hidden: &'p HiddenPaths,
 }
 
 /// A skill in the Location.
@@ -77,7 +80,7 @@ impl SkillPlaces<'_> {
     /// # Errors
     /// An existing skill cannot be read.
     pub fn find(&self) -> io::Result<Vec<FoundSkill>> {
-        let texts = LocationTexts::open(self.top)?;
+        let texts = LocationTexts::open(self.top, self.hidden)?;
         let below = self.root.strip_prefix(self.top).unwrap_or(Path::new(""));
         let mut found = BTreeMap::new();
         let nearest_first = below.ancestors().zip(self.shown.ancestors()).take(MAX_LEVELS);
@@ -100,7 +103,7 @@ impl SkillPlaces<'_> {
 
     /// Returns the text of a skill after its front matter, and whether it is cut. `None` if the file is gone.
     pub(crate) fn text(&self, skill: &FoundSkill) -> io::Result<Option<(String, bool)>> {
-        let texts = LocationTexts::open(self.top)?;
+        let texts = LocationTexts::open(self.top, self.hidden)?;
         let Some(found) = texts.read(&skill.file, MAX_TEXT_BYTES)? else { return Ok(None) };
         let body = split(&found.text).map_or(found.text.as_str(), |(_, body)| body);
         Ok(Some((body.trim().to_owned(), found.more)))
@@ -170,7 +173,8 @@ mod tests {
 
     fn find(root: &Path, top: &Path) -> Vec<(String, String, String)> {
         let shown = Path::new("/home/me/top/a");
-        let found = SkillPlaces { root, top, shown }.find().unwrap();
+        let found =
+            SkillPlaces { root, top, shown, hidden: &HiddenPaths::default() }.find().unwrap();
         let one = |skill: FoundSkill| {
             let told = skill.description.unwrap_or_else(|why| format!("unusable: {why}"));
             (skill.name, told, skill.directory.display().to_string())

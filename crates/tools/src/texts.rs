@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{Dir, FileType, OFlags, fstat};
 use rustix::io::Errno;
+use sandbox::HiddenPaths;
 
 use crate::files::{LocationFiles, Refused};
 
@@ -23,12 +24,12 @@ pub struct FoundText {
 }
 
 impl LocationTexts {
-    /// Opens the texts beneath `root`.
+    /// Opens the texts beneath `root`, which is a real path, but for those that are hidden.
     ///
     /// # Errors
     /// The directory cannot be opened.
-    pub fn open(root: &Path) -> io::Result<Self> {
-        LocationFiles::at(root, "").map(Self)
+    pub fn open(root: &Path, hidden: &HiddenPaths) -> io::Result<Self> {
+        LocationFiles::at(root, "", hidden).map(Self)
     }
 
     /// Returns the first `max_bytes` of the file at `path` below the root. `None` if nothing is there, or it
@@ -40,7 +41,9 @@ impl LocationTexts {
         // Without NONBLOCK, opening a pipe waits for its writer.
         let fd = match self.0.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
             Ok(fd) => fd,
-            Err(Refused::Missing | Refused::Outside) => return Ok(None),
+            Err(Refused::Missing | Refused::Outside | Refused::Hidden | Refused::GitsOwn) => {
+                return Ok(None);
+            }
             Err(Refused::Io(error)) if leads_to_no_file(&error) => return Ok(None),
             Err(Refused::Io(error)) => return Err(error),
         };
@@ -68,7 +71,9 @@ impl LocationTexts {
     pub fn names(&self, path: &Path, max: usize) -> io::Result<Vec<String>> {
         let fd = match self.0.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK) {
             Ok(fd) => fd,
-            Err(Refused::Missing | Refused::Outside) => return Ok(Vec::new()),
+            Err(Refused::Missing | Refused::Outside | Refused::Hidden | Refused::GitsOwn) => {
+                return Ok(Vec::new());
+            }
             Err(Refused::Io(error)) if leads_to_no_file(&error) => return Ok(Vec::new()),
             Err(Refused::Io(error)) => return Err(error),
         };
@@ -113,7 +118,7 @@ mod tests {
         std::fs::write(folder.path().join("a/AGENTS.md"), "grün").unwrap();
         std::fs::write(folder.path().join("odd"), b"a\xffb").unwrap();
         symlink("a/AGENTS.md", folder.path().join("CLAUDE.md")).unwrap();
-        let texts = LocationTexts::open(folder.path()).unwrap();
+        let texts = LocationTexts::open(folder.path(), &HiddenPaths::default()).unwrap();
         let read = |path: &str, max| texts.read(Path::new(path), max).unwrap();
         assert_eq!(read("a/AGENTS.md", 5), text("grün", false));
         assert_eq!(read("a/AGENTS.md", 4), text("grü", true));
@@ -136,7 +141,7 @@ mod tests {
         let _socket = UnixListener::bind(at("socket")).unwrap();
         let pipe = rustix::fs::CWD;
         rustix::fs::mkfifoat(pipe, at("pipe"), rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-        let texts = LocationTexts::open(folder.path()).unwrap();
+        let texts = LocationTexts::open(folder.path(), &HiddenPaths::default()).unwrap();
         let long = "x".repeat(300);
         let names = [
             "missing",
@@ -152,6 +157,6 @@ mod tests {
         for name in names {
             assert_eq!(texts.read(Path::new(name), 9).unwrap(), None, "{name}");
         }
-        assert!(LocationTexts::open(&at("missing")).is_err());
+        assert!(LocationTexts::open(&at("missing"), &HiddenPaths::default()).is_err());
     }
 }

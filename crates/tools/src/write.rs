@@ -62,7 +62,7 @@ impl Tool for Write {
         let arguments: Arguments = arguments::parse(call)?;
         let (context, locks, call) = (context.clone(), self.locks.clone(), call.id.clone());
         blocking(move || {
-            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let files = LocationFiles::open_root(&context)?;
             let below = files.relative(&arguments.path)?;
             let told = |refused: crate::files::Refused| refused.told(&arguments.path, &files);
             let target = Target::find(&files, &locks, &below).map_err(told)?;
@@ -78,7 +78,7 @@ impl Tool for Write {
         let Ok(arguments) = arguments::parse::<Arguments>(call) else { return Probe::NotDone };
         let context = context.clone();
         let looked = blocking(move || {
-            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let files = LocationFiles::open_root(&context)?;
             let below = files.relative(&arguments.path)?;
             Ok(if holds(&files, &below, arguments.content.as_bytes()) {
                 Probe::Done(done(&arguments, None).touching(Touched::Anything))

@@ -4,6 +4,8 @@
 mod any_bytes;
 #[path = "tools/bash.rs"]
 mod bash;
+#[path = "tools/guarded.rs"]
+mod guarded;
 #[path = "tools/patch.rs"]
 mod patch;
 #[path = "tools/web.rs"]

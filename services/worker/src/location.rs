@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::{ErrorCode, FencingToken, LocationRef, SessionError};
-use sandbox::LocationLock;
 use sandbox::lock::LockError;
+use sandbox::{HiddenPaths, LocationLock};
 use session::{Files, FilesOptions, Runtime, Workspace};
 use store::{LocationKind, LocationRow, OriginRow, StoreError};
 use tokio::sync::Semaphore;
@@ -99,11 +99,15 @@ pub(crate) async fn take_over(
         LocationKind::Local => None,
         LocationKind::Managed => store.origin(at.clone()).await?,
     };
+    let hidden = &runtime.settings.hidden;
     let own = row.kind == LocationKind::Managed && options.disk == WorkspaceDisk::Own;
     // On a shared disk the files come before the fence, as `disk::shared` explains. A worker that does not see the
     // files must not fence the owner.
-    let mut found =
-        if own { None } else { Some(find_files(options, at, &row, origin.is_some()).await) };
+    let mut found = if own {
+        None
+    } else {
+        Some(find_files(options, at, &row, origin.is_some(), hidden).await)
+    };
     if let Some(Err(Absence::Away(error))) = found {
         return Err(TakeoverError::away(shown, error));
     }
@@ -135,6 +139,10 @@ pub(crate) async fn take_over(
         root: place.root.clone(),
         lock: Some(lock.clone()),
         git: row.kind == LocationKind::Managed,
+        hidden: match row.kind {
+            LocationKind::Local => runtime.settings.hidden.clone(),
+            LocationKind::Managed => HiddenPaths::default(),
+        },
         cache: options.snapshot_dir.clone(),
         store: store.clone(),
         blobs: runtime.blobs.clone(),
@@ -301,6 +309,7 @@ async fn find_files(
     at: &LocationRef,
     row: &LocationRow,
     has_origin: bool,
+    hidden: &HiddenPaths,
 ) -> Found {
     match row.kind {
         // Created while it was allowed, or at a gateway that allows it.
@@ -314,6 +323,9 @@ async fn find_files(
         LocationKind::Local => {
             let root = PathBuf::from(&row.directory);
             let shown = &row.directory;
+            if let Some(why) = refuse_local(hidden.clone(), root.clone()).await {
+                return Err(Absence::Gone(unavailable(why)));
+            }
             match tokio::fs::metadata(&root).await {
                 Ok(found) if found.is_dir() => Ok(Place { root, whole: true, anew: None }),
                 Ok(_) => Err(Absence::Gone(unavailable(format!(
@@ -351,6 +363,31 @@ async fn find_files(
             }
         }
     }
+}
+
+/// Returns why no session works in a directory of this machine, if that is so. Its row has the real path: if a link leads there
+/// now, it was put there since, and by a session perhaps.
+async fn refuse_local(hidden: HiddenPaths, root: PathBuf) -> Option<String> {
+    let shown = root.display().to_string();
+    let look = move || {
+        if let Some(own) = hidden.around(&root) {
+            return Some(format!(
+                "a session cannot work in {}: {} holds the service's own data or somebody's credentials; choose a \
+                 project's directory",
+                root.display(),
+                own.display()
+            ));
+        }
+        // One that is not there has a sentence of its own.
+        let real = root.canonicalize().ok().filter(|real| *real != root)?;
+        Some(format!(
+            "the directory {} was replaced by a link to {} since the session began; put it back, or begin a session there",
+            root.display(),
+            real.display()
+        ))
+    };
+    let looked = tokio::task::spawn_blocking(look).await;
+    looked.unwrap_or_else(|_ended| Some(format!("{shown} cannot be looked at; try again")))
 }
 
 /// Returns this token's directory on this worker's own disk. `last` is the token that was there before.

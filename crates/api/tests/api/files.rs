@@ -37,6 +37,7 @@ impl Files {
             packs: Vec::new(),
             seed: Vec::new(),
             git: false,
+            hidden: snapshots::HiddenPaths::default(),
             limits: SnapshotLimits::default(),
             clock: Arc::new(SystemClock::new()),
         };

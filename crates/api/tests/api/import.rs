@@ -273,6 +273,7 @@ async fn restored(world: &World, session: &str) -> Result<Vec<(String, String)>>
         packs: packs?,
         seed: Vec::new(),
         git: true,
+        hidden: snapshots::HiddenPaths::default(),
         limits: SnapshotLimits::default(),
         clock: Arc::new(SystemClock::new()),
     };

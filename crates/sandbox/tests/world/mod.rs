@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sandbox::{
-    Cell, CellOptions, Command, DiskLimits, Environment, FoundTier, Limits, Outcome, Reach,
-    Sandbox, Tier, TierOptions, Toolchains, find_tier,
+    Cell, CellOptions, Command, DiskLimits, Environment, FoundTier, HiddenPaths, Limits, Outcome,
+    Reach, Sandbox, Tier, TierOptions, Toolchains, find_tier,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -66,6 +66,7 @@ pub(crate) fn script(script: &str, directory: &Path, name: &str) -> Command {
         shown: Some("/workspace".into()),
         protect: false,
         network: Reach::None,
+        hidden: HiddenPaths::default(),
     };
     Command { cell, ..Command::shell(script, directory.to_path_buf(), PATIENCE) }
 }

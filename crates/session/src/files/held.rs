@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use blobs::Blobs;
 use domain::{Clock, Feature, FencingToken, LocationRef, SnapshotTree};
-use sandbox::LocationLock;
+use sandbox::{HiddenPaths, LocationLock};
 use snapshots::{
     Captured, FileChanges, PackRef, Restored, Shadow, ShadowOptions, SnapshotError, SnapshotLimits,
     Touched, TreeId, Unsaved,
@@ -40,6 +40,8 @@ pub struct FilesOptions {
     /// Whether its snapshots include `.git`, which a takeover needs. True for the Location's own directory, false for
     /// one that people work in.
     pub git: bool,
+    /// Paths that are in no snapshot.
+    pub hidden: HiddenPaths,
     /// A folder of this worker for caches. Not in the Location.
     pub cache: PathBuf,
     /// The store of its rows.
@@ -433,11 +435,24 @@ impl Files {
             seed.extend(refs(store.workspace_packs(at.clone()).await?)?);
             from = store.location(at.org, at.location).await?.seed;
         }
-        let FilesOptions { at, token, root, lock, git, cache, blobs, clock, settings, .. } =
-            options;
+        let FilesOptions {
+            at, token, root, lock, git, hidden, cache, blobs, clock, settings, ..
+        } = options;
         let limits = settings.limits;
-        let options =
-            ShadowOptions { root, cache, blobs, at, token, lock, packs, seed, git, limits, clock };
+        let options = ShadowOptions {
+            root,
+            cache,
+            blobs,
+            at,
+            token,
+            lock,
+            packs,
+            seed,
+            git,
+            hidden,
+            limits,
+            clock,
+        };
         Ok(Opened { shadow: Shadow::open(options).await?, began })
     }
 }

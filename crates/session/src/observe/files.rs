@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ::settings::ProjectSettings;
 use context::{InstructionFile, Skill};
+use sandbox::HiddenPaths;
 use tokio::time::timeout;
 use tools::{FoundSkill, SkillPlaces, project_top};
 
@@ -35,6 +36,7 @@ struct Pass {
     in_project: bool,
     project_instructions: bool,
     reads: Arc<BTreeSet<String>>,
+    hidden: HiddenPaths,
 }
 
 /// Looks once, on a thread that may block. `Err` says why nothing could be read now.
@@ -45,6 +47,7 @@ pub(super) async fn look(at: &ObservedAt) -> Result<Seen, String> {
         in_project: at.in_project,
         project_instructions: at.project_instructions,
         reads: Arc::clone(&at.reads),
+        hidden: at.hidden.clone(),
     };
     let looking = tokio::task::spawn_blocking(move || pass.look());
     match timeout(PATIENCE, looking).await {
@@ -55,8 +58,8 @@ pub(super) async fn look(at: &ObservedAt) -> Result<Seen, String> {
 
 impl Pass {
     fn look(&self) -> Seen {
-        let Self { root, shown, in_project, project_instructions, reads } = self;
-        let repository = repository::repository(root, *in_project);
+        let Self { root, shown, in_project, project_instructions, reads, hidden } = self;
+        let repository = repository::repository(root, *in_project, hidden);
         if !project_instructions {
             let (project, nested, skills) = (Ok(Vec::new()), Ok(Vec::new()), Ok(Arc::default()));
             let settings = Ok(ProjectSettings::default());
@@ -65,10 +68,10 @@ impl Pass {
         let top = if *in_project { project_top(root) } else { root };
         Seen {
             repository,
-            project: instructions::upward(root, top, shown).map_err(said),
-            nested: nested::found(root, shown, reads).map_err(said),
-            skills: SkillPlaces { root, top, shown }.find().map(usable).map_err(said),
-            settings: settings::project(root, top).map_err(said),
+            project: instructions::upward(root, top, shown, hidden).map_err(said),
+            nested: nested::found(root, shown, reads, hidden).map_err(said),
+            skills: SkillPlaces { root, top, shown, hidden }.find().map(usable).map_err(said),
+            settings: settings::project(root, top, hidden).map_err(said),
         }
     }
 }

@@ -8,6 +8,7 @@ use context::{
     instructions_unavailable,
 };
 use domain::TimestampMs;
+use sandbox::HiddenPaths;
 use tools::LocationTexts;
 
 use super::{INSTRUCTION_FILE, ObservedAt};
@@ -63,8 +64,13 @@ async fn project(at: &ObservedAt) -> Result<Vec<InstructionFile>, String> {
 }
 
 /// Reads the instruction files from `top` down to `root`, which is shown as `shown`. Opens nothing above `top`.
-pub(super) fn upward(root: &Path, top: &Path, shown: &Path) -> io::Result<Vec<InstructionFile>> {
-    let texts = LocationTexts::open(top)?;
+pub(super) fn upward(
+    root: &Path,
+    top: &Path,
+    shown: &Path,
+    hidden: &HiddenPaths,
+) -> io::Result<Vec<InstructionFile>> {
+    let texts = LocationTexts::open(top, hidden)?;
     let below = root.strip_prefix(top).unwrap_or(Path::new(""));
     let mut files = Vec::new();
     let nearest_first = below.ancestors().zip(shown.ancestors()).take(MAX_FILES);
@@ -107,11 +113,14 @@ mod tests {
         let near = "Instructions for this workspace:\n\nInstructions from: /home/me/top/a/b/AGENTS.md\nNear.";
         // Without a repository, the Location is its own project.
         assert_eq!(project_top(&root), root);
-        assert_eq!(told(upward(&root, project_top(&root), shown).unwrap()), near);
+        assert_eq!(
+            told(upward(&root, project_top(&root), shown, &HiddenPaths::default()).unwrap()),
+            near
+        );
         // A worktree's `.git` is a file.
         fs::write(top.join(".git"), "gitdir: elsewhere").unwrap();
         assert_eq!(project_top(&root), top);
-        let both = told(upward(&root, project_top(&root), shown).unwrap());
+        let both = told(upward(&root, project_top(&root), shown, &HiddenPaths::default()).unwrap());
         let far = "Instructions from: /home/me/top/AGENTS.md\nFar.\n\nInstructions from: /home/me/top/a/b/";
         assert!(both.contains(far) && !both.contains("Not ours"), "{both}");
     }
@@ -122,7 +131,7 @@ mod tests {
         fs::write(outside.path().join("secret"), "secret").unwrap();
         let root = outside.path().join("root");
         fs::create_dir(&root).unwrap();
-        let read = || upward(&root, &root, Path::new("/w")).unwrap();
+        let read = || upward(&root, &root, Path::new("/w"), &HiddenPaths::default()).unwrap();
         for (target, files) in [("../secret", 0), ("CLAUDE.md", 1)] {
             fs::write(root.join("CLAUDE.md"), "Ours.").unwrap();
             symlink(target, root.join("AGENTS.md")).unwrap();
@@ -137,7 +146,9 @@ mod tests {
     fn only_the_beginning_of_a_huge_file_is_told() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("AGENTS.md"), "x".repeat(1024 * 1024)).unwrap();
-        let baseline = told(upward(folder.path(), folder.path(), Path::new("/w")).unwrap());
+        let baseline = told(
+            upward(folder.path(), folder.path(), Path::new("/w"), &HiddenPaths::default()).unwrap(),
+        );
         assert!(baseline.len() < MAX_FILE_BYTES + 300, "{} bytes", baseline.len());
         assert!(baseline.ends_with("(cut here: only the first 65536 bytes are told)"));
     }

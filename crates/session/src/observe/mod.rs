@@ -29,6 +29,7 @@ use context::{Loaded, Producer, Registration, Registry, SourceKey};
 use domain::{OrgId, SessionRef, TimestampMs, ToolSettled};
 use history::History;
 use jiff::tz::TimeZone;
+use sandbox::HiddenPaths;
 use session_rules::Observation;
 use store::Store;
 use tokio::sync::OnceCell;
@@ -62,6 +63,8 @@ pub struct ObservedAt {
     pub now_ms: TimestampMs,
     /// The zone of the dates that the model sees.
     pub zone: TimeZone,
+    /// What is not read of the Location's files.
+    pub hidden: HiddenPaths,
     /// The store of the organisation's texts.
     pub store: Store,
     files: Arc<OnceCell<Result<Seen, String>>>,
@@ -86,6 +89,7 @@ impl ObservedAt {
             reads: Arc::new(reads::reads(history, done)),
             now_ms: runtime.clock.now_ms(),
             zone: runtime.settings.zone.clone(),
+            hidden: runtime.settings.hidden.clone(),
             store: runtime.store.clone(),
             files: Arc::default(),
         }

@@ -7,6 +7,7 @@ use context::{
     InstructionFile, MAX_FILE_BYTES, MAX_FILES, Producer, SystemContext, nested_instructions,
     nested_unavailable,
 };
+use sandbox::HiddenPaths;
 use tools::LocationTexts;
 
 use super::{INSTRUCTION_FILE, ObservedAt};
@@ -36,11 +37,12 @@ pub(super) fn found(
     root: &Path,
     shown: &Path,
     reads: &BTreeSet<String>,
+    hidden: &HiddenPaths,
 ) -> io::Result<Vec<InstructionFile>> {
     if reads.is_empty() {
         return Ok(Vec::new());
     }
-    let texts = LocationTexts::open(root)?;
+    let texts = LocationTexts::open(root, hidden)?;
     let mut files = Vec::new();
     for directory in directories(root, shown, reads) {
         if files.len() == MAX_FILES {
@@ -117,7 +119,13 @@ mod tests {
         for directory in [".", "a", "b", "b/deep", "unread"] {
             fs::write(root.join(directory).join("AGENTS.md"), format!("In {directory}.")).unwrap();
         }
-        let all = found(root, Path::new("/w"), &reads(&["b/deep/x", "a/y", "gone/z"])).unwrap();
+        let all = found(
+            root,
+            Path::new("/w"),
+            &reads(&["b/deep/x", "a/y", "gone/z"]),
+            &HiddenPaths::default(),
+        )
+        .unwrap();
         let file = |origin: &str, text: &str| InstructionFile::new(origin, text, false).unwrap();
         assert_eq!(
             all,

@@ -1,5 +1,6 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use sandbox::HiddenPaths;
 use tools::LocationTexts;
 
 /// The longest file of git that is read, in bytes.
@@ -8,10 +9,14 @@ const GIT_FILE: usize = 4 * 1024;
 /// Returns whether `root` is a git checkout, and its branch. Blocking.
 ///
 /// A worktree's `.git` is a file that names another folder. That folder is only read if the Location is a directory
-/// of the machine's user (`in_project`). The workspace is not trusted: everything is read below the Location and up
+/// of the machine's user (`in_project`), and only if the folder names the Location too. The workspace is not trusted: everything is read below the Location and up
 /// to a limit, and a branch is only shown if git could have created it.
-pub(super) fn repository(root: &Path, in_project: bool) -> (bool, Option<String>) {
-    match head(root, in_project) {
+pub(super) fn repository(
+    root: &Path,
+    in_project: bool,
+    hidden: &HiddenPaths,
+) -> (bool, Option<String>) {
+    match head(root, in_project, hidden) {
         Some(head) => {
             let branch = head.trim().strip_prefix("ref: refs/heads/");
             (true, branch.filter(|name| is_branch(name)).map(str::to_owned))
@@ -21,8 +26,8 @@ pub(super) fn repository(root: &Path, in_project: bool) -> (bool, Option<String>
 }
 
 /// Returns the text of git's `HEAD`; `None` without one.
-fn head(root: &Path, in_project: bool) -> Option<String> {
-    let texts = LocationTexts::open(root).ok()?;
+fn head(root: &Path, in_project: bool, hidden: &HiddenPaths) -> Option<String> {
+    let texts = LocationTexts::open(root, hidden).ok()?;
     let Some(text) = short_text(&texts, Path::new(".git")) else {
         return short_text(&texts, Path::new(".git/HEAD"));
     };
@@ -36,7 +41,26 @@ fn head(root: &Path, in_project: bool) -> Option<String> {
     if !in_project {
         return None;
     }
-    short_text(&LocationTexts::open(&folder).ok()?, Path::new("HEAD"))
+    let folder = folder.canonicalize().ok()?;
+    let texts = LocationTexts::open(&folder, hidden).ok()?;
+    belongs_to(&texts, &folder, root).then(|| short_text(&texts, Path::new("HEAD")))?
+}
+
+/// Returns whether git made `folder` for the checkout at `root`, as its own files there say: of a worktree, `gitdir` names the
+/// checkout's `.git`; of a submodule, `config` names the checkout. Whoever wrote the `.git` cannot write them elsewhere.
+fn belongs_to(texts: &LocationTexts, folder: &Path, root: &Path) -> bool {
+    let is = |path: PathBuf, other: &Path| path.canonicalize().is_ok_and(|path| path == other);
+    let Ok(root) = root.canonicalize() else { return false };
+    let worktree = short_text(texts, Path::new("gitdir"));
+    if worktree.is_some_and(|path| is(folder.join(path.trim()), &root.join(".git"))) {
+        return true;
+    }
+    let config = short_text(texts, Path::new("config")).unwrap_or_default();
+    let mut values = config.lines().filter_map(|line| {
+        let (name, value) = line.trim().split_once('=')?;
+        (name.trim() == "worktree").then(|| value.trim())
+    });
+    values.any(|value| is(folder.join(value), &root))
 }
 
 /// Returns the text of a regular file; `None` if it is something else, cannot be read, or is longer than git makes
@@ -54,11 +78,13 @@ fn is_branch(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
 
-    use super::*;
+    fn repository(root: &Path, in_project: bool) -> (bool, Option<String>) {
+        super::repository(root, in_project, &HiddenPaths::default())
+    }
 
     const ON_MAIN: &str = "ref: refs/heads/main\n";
 
@@ -97,10 +123,16 @@ mod tests {
     #[test]
     fn only_a_local_location_looks_into_a_folder_elsewhere() {
         let (folder, root) = worktree("../away");
+        // Finding security-3, low: any directory with a `HEAD` was read.
+        assert_eq!(repository(&root, true), (false, None));
+        fs::write(folder.path().join("away/gitdir"), format!("{}/.git\n", root.display())).unwrap();
         assert_eq!(repository(&root, true), on("main"));
         assert_eq!(repository(&root, false), (false, None));
         let absolute = folder.path().join("away");
         let (_folder, root) = worktree(&absolute.display().to_string());
+        assert_eq!(repository(&root, true), (false, None));
+        let config = format!("[core]\n\tbare = false\n\tworktree = {}\n", root.display());
+        fs::write(absolute.join("config"), config).unwrap();
         assert_eq!(repository(&root, true), on("main"));
         assert_eq!(repository(&root, false), (false, None));
     }

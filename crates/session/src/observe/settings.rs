@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use sandbox::HiddenPaths;
 use settings::{MAX_FILE_BYTES, ProjectSettings, SettingsFile};
 use tools::LocationTexts;
 
@@ -27,8 +28,12 @@ const FOLDERS: [&str; 4] = ["agent", "agents", "command", "commands"];
 ///
 /// # Errors
 /// A file exists and cannot be read.
-pub(super) fn project(root: &Path, top: &Path) -> io::Result<ProjectSettings> {
-    let texts = LocationTexts::open(top)?;
+pub(super) fn project(
+    root: &Path,
+    top: &Path,
+    hidden: &HiddenPaths,
+) -> io::Result<ProjectSettings> {
+    let texts = LocationTexts::open(top, hidden)?;
     let below = root.strip_prefix(top).unwrap_or(Path::new(""));
     let mut directories: Vec<&Path> = below.ancestors().take(MAX_LEVELS).collect();
     directories.reverse();
@@ -95,7 +100,7 @@ mod tests {
     }
 
     fn rules(root: &Path, top: &Path) -> Vec<(String, RuleAction)> {
-        let project = project(root, top).unwrap();
+        let project = project(root, top, &HiddenPaths::default()).unwrap();
         let settings = effective(&OrganisationSettings::default(), &project);
         let rules = settings.permissions.iter().filter(|rule| rule.source != "built-in");
         rules.map(|rule| (rule.source.clone(), rule.rule.action)).collect()
@@ -121,7 +126,7 @@ mod tests {
         ];
         assert_eq!(rules(&root, &top), expected);
         assert_eq!(rules(&top, &top), expected[..1]);
-        let found = project(&root, &top).unwrap();
+        let found = project(&root, &top, &HiddenPaths::default()).unwrap();
         let settings = effective(&OrganisationSettings::default(), &found);
         assert!(settings.agents.contains_key("review") && settings.commands.contains_key("go"));
         assert_eq!(settings.diagnostics, []);
@@ -140,7 +145,10 @@ mod tests {
         symlink(outside.path().join("agents"), root.join(".opencode/agents")).unwrap();
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, root.join(".opencode/opencode.json"), mode).unwrap();
-        assert_eq!(project(root, root).unwrap(), ProjectSettings::default());
+        assert_eq!(
+            project(root, root, &HiddenPaths::default()).unwrap(),
+            ProjectSettings::default()
+        );
     }
 
     #[test]
@@ -148,17 +156,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::File::create(root.join("opencode.json")).unwrap().set_len(1 << 40).unwrap();
-        let found = project(root, root).unwrap();
+        let found = project(root, root, &HiddenPaths::default()).unwrap();
         assert!(found.diagnostics[0].message.contains("256 KiB"), "{found:?}");
         for n in 0..MAX_FILES + 20 {
             write(root, &format!(".opencode/command/c{n:03}.md"), "Go.");
         }
-        let settings = effective(&OrganisationSettings::default(), &project(root, root).unwrap());
+        let settings = effective(
+            &OrganisationSettings::default(),
+            &project(root, root, &HiddenPaths::default()).unwrap(),
+        );
         assert!(settings.commands.len() <= MAX_FILES, "{}", settings.commands.len());
         for n in 0..MAX_NAMES {
             write(root, &format!(".opencode/command/x{n}.md"), "Go.");
         }
-        let settings = effective(&OrganisationSettings::default(), &project(root, root).unwrap());
+        let settings = effective(
+            &OrganisationSettings::default(),
+            &project(root, root, &HiddenPaths::default()).unwrap(),
+        );
         assert_eq!(settings.commands.keys().collect::<Vec<_>>(), ["init"]);
     }
 }

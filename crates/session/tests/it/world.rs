@@ -18,7 +18,7 @@ use history::{History, hash_hex, rebuild_body};
 use llm_client::retry::Schedule;
 use llm_client::{Client, Endpoint};
 use sandbox::lock::{self, LockError};
-use sandbox::{Environment, LocationLock, ProcessSandbox};
+use sandbox::{Environment, HiddenPaths, LocationLock, ProcessSandbox};
 use serde_json::Value;
 use session::{
     ConfiguredModels, DrainControl, DrainExit, DrainHandle, DrainSettings, Files, FilesOptions,
@@ -289,6 +289,7 @@ impl World {
             root: root.to_owned(),
             lock: Some(LocationLock { path: session.lock.clone(), token: token.0 }),
             git: own,
+            hidden: HiddenPaths::default(),
             cache: self.folder.path().join("snapshots"),
             store: self.worker.store.clone(),
             blobs: self.worker.blobs.clone(),

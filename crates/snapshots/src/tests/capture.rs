@@ -408,6 +408,26 @@ fn a_large_file_with_a_new_time_alone_is_not_kept_again() {
     }
 }
 
+// Finding security-3 H7: a snapshot of a home took the service's own folder and credentials along.
+#[tokio::test]
+async fn what_is_hidden_is_in_no_snapshot() {
+    let mut world = World::with(|options| {
+        let paths = ["data", ".netrc"].map(|path| options.root.join(path));
+        options.hidden = sandbox::HiddenPaths::new(paths);
+    })
+    .await;
+    world.file("data/secrets.key", "s3cret");
+    world.file(".netrc", "s3cret");
+    world.file("seen", "seen");
+    let captured = world.all().await;
+    let elsewhere = world.elsewhere(&captured.tree).await;
+    assert_eq!(elsewhere.keys().collect::<Vec<_>>(), [Path::new("seen")]);
+    world.file("data/more", "s3cret");
+    for path in ["data/more", "data", ".netrc"] {
+        assert!(world.capture(&Touched::path(path)).await.is_none(), "{path}");
+    }
+}
+
 #[test]
 fn a_file_is_read_again_only_when_its_stat_does_not_vouch_for_it() {
     fn look(root: &OwnedFd, dir: &mut Dir, now_ns: i64) -> (usize, ObjectId) {

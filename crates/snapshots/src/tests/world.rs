@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use blobs::Blobs;
 use domain::{Clock, FencingToken, LocationRef, OrgId, SystemClock, TimestampMs};
+use sandbox::HiddenPaths;
 
 use crate::steps::Steps;
 use crate::{
@@ -95,6 +96,7 @@ impl World {
             packs: Vec::new(),
             seed: Vec::new(),
             git: true,
+            hidden: HiddenPaths::default(),
             limits: SnapshotLimits::default(),
             clock: Arc::new(SystemClock::new()),
         };

@@ -94,14 +94,14 @@ impl Search {
 
     /// Searches a file of a directory, if it is one.
     pub(super) fn path(&mut self, files: &LocationFiles, path: &Path, found: &mut Found) {
-        match files.open_to_read(path) {
+        match files.open_walked(path) {
             Ok(opened) if opened.kind != FileType::RegularFile => {
                 // The target of a symlink.
             }
             Ok(opened) if opened.bytes > MAX_FILE_BYTES => found.skipped += 1,
             Ok(opened) => self.file(&path.display(), opened.file, MAX_FILE_BYTES, found),
-            Err(Refused::Missing | Refused::Outside) => {}
-            Err(Refused::Io(_)) => found.skipped += 1,
+            Err(Refused::Missing | Refused::Outside | Refused::Hidden) => {}
+            Err(Refused::GitsOwn | Refused::Io(_)) => found.skipped += 1,
         }
     }
 

@@ -14,6 +14,7 @@ use tools::Limits;
 use super::ServeError;
 use super::blobs::BlobArgs;
 use super::disk::DiskArgs;
+use super::hidden::HiddenArgs;
 use super::network::NetworkArgs;
 use super::period::{Period, period};
 use super::tls::TlsArgs;
@@ -267,6 +268,9 @@ pub struct DrainArgs {
     /// The disks of commands.
     #[command(flatten)]
     pub disk: DiskArgs,
+    /// What sessions do not see.
+    #[command(flatten)]
+    pub hidden: HiddenArgs,
     /// Lines that a model sees of one tool result
     #[arg(
         long,

@@ -19,6 +19,7 @@ mod egress;
 mod error;
 mod gateway_role;
 mod greeting;
+mod hidden;
 pub mod kubernetes;
 pub mod level_cmd;
 mod metrics;

@@ -362,6 +362,10 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             pages: args.drains.network.pages(&args.egress)?,
             ways: args.drains.network.exits(&args.egress)?,
             allow_local_paths: args.allow_local_paths,
+            hidden: args
+                .drains
+                .hidden
+                .paths(args.data.folders(&data).all().into_iter().chain([data])),
         },
         &root,
     )

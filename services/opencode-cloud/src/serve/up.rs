@@ -285,6 +285,9 @@ async fn serve_on(
             pages: args.drains.network.pages(&args.egress)?,
             ways: args.drains.network.exits(&args.egress)?,
             allow_local_paths: local,
+            hidden: args.drains.hidden.paths(
+                args.data.folders(data.path()).all().into_iter().chain([data.path().to_owned()]),
+            ),
         },
         &root.role("worker"),
     )

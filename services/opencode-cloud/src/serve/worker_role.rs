@@ -13,6 +13,7 @@ use domain::Clock;
 use egress::Egress;
 use llm_client::{Client, Secret};
 use placement_api::Placement;
+use sandbox::HiddenPaths;
 use session::{ConfiguredModels, DrainSettings, ProviderHub, Runtime, StoredComponents};
 use signals::Signals;
 use store::Store;
@@ -60,6 +61,8 @@ pub(crate) struct WorkerSetup {
     /// The ways of commands into networks, if they have any.
     pub(crate) ways: Option<Ways>,
     pub(crate) allow_local_paths: bool,
+    /// What sessions in directories of this machine do not see.
+    pub(crate) hidden: HiddenPaths,
 }
 
 /// The folders for what is not in Postgres.
@@ -84,6 +87,17 @@ impl Folders {
         }
     }
 
+    /// Returns all of them, for [`WorkerSetup::hidden`].
+    pub(crate) fn all(&self) -> [PathBuf; 3] {
+        [self.workspaces.clone(), self.locks.clone(), self.spool.clone()]
+    }
+
+    /// Returns the real paths of folders that were made: workspaces are not looked for through links.
+    fn real(self) -> Self {
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        Self { workspaces: real(self.workspaces), locks: real(self.locks), spool: real(self.spool) }
+    }
+
     pub(crate) fn make(&self) -> Result<(), ServeError> {
         for folder in [&self.workspaces, &self.locks, &self.spool] {
             // Closed to other users, whatever the umask is.
@@ -101,10 +115,12 @@ impl Folders {
 
 /// Starts a worker in the role's group. Says in which sandbox it runs commands.
 pub(crate) async fn start(
-    setup: WorkerSetup,
+    mut setup: WorkerSetup,
     role: &TaskGroup,
 ) -> Result<(RunningWorker, String), ServeError> {
     setup.folders.make()?;
+    setup.folders = setup.folders.real();
+    setup.settings.hidden = setup.hidden;
     let (spool, workspaces) = (&setup.folders.spool, &setup.folders.workspaces);
     let exits = setup.ways.map(|ways| ways.within(role));
     let found = setup.commands.find(spool, workspaces, exits).await;

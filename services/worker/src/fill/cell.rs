@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sandbox::{Cell, Command, End, LocationLock, Outcome, Reach, SandboxError};
+use sandbox::{Cell, Command, End, HiddenPaths, LocationLock, Outcome, Reach, SandboxError};
 use tokio_util::sync::CancellationToken;
 use workspaces::Git;
 
@@ -57,6 +57,7 @@ pub(super) async fn run(
             shown: Some("/workspace".into()),
             protect: false,
             network: Reach::None,
+            hidden: HiddenPaths::default(),
         },
         outputs: Vec::new(),
     };

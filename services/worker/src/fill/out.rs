@@ -8,6 +8,7 @@ use std::time::Duration;
 use blobs::BlobKey;
 use domain::{FencingToken, LocationRef, OrgId, OutId};
 use git_wire::Oid;
+use sandbox::HiddenPaths;
 use session::{Files, FilesOptions, Runtime};
 use store::{BlobUse, OutMade, OutRow};
 use tasks::{OnCancel, OnError, TaskKind};
@@ -116,6 +117,7 @@ async fn made(
         root: root.clone(),
         lock: None,
         git: true,
+        hidden: HiddenPaths::default(),
         cache: folder.path().join("cache"),
         store: runtime.store.clone(),
         blobs: runtime.blobs.clone(),

@@ -186,6 +186,7 @@ impl World {
             packs: Vec::new(),
             seed,
             git: true,
+            hidden: HiddenPaths::default(),
             limits,
             clock: clock.clone(),
         })

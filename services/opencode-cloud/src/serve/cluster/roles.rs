@@ -125,6 +125,7 @@ impl Roles {
             // All gateways are on loopback, and there is one organisation: the best that this machine gives.
             "--sandbox-require=C".to_owned(),
             "--allow-local-paths".to_owned(),
+            format!("--hide={}", data.display()),
         ];
         words.extend(args.blobs.words(data));
         words.extend(args.traces.words());
