@@ -58,3 +58,4 @@ mod wrap;
 pub use cli::{Command, execute};
 pub use error::CliError;
 pub use program::program;
+pub use run_session::wide_directory_warning;

@@ -24,7 +24,7 @@ use crate::prompt_input::{attached, prompt_text};
 use crate::render::{Printed, Renderer, printable};
 use crate::run_ask::{AskPolicy, Asks, Reply, Step};
 use crate::run_filling::Filling;
-use crate::run_session::{Opened, open_session};
+use crate::run_session::{Opened, open_session, wide_directory_warning};
 use crate::run_state::{RunOutcome, RunState};
 use crate::{CliError, ask_cmd, here};
 
@@ -141,6 +141,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     } else {
         None
     };
+    let sent_nothing = sent.is_none();
     let opened = async {
         let model = model(&client, args.model.as_ref()).await?;
         let opened =
@@ -149,6 +150,13 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
         Ok::<_, CliError>((model, opened, log))
     };
     let (model, Opened { session, is_new, .. }, log) = patiently(screen, opened).await?;
+    if is_new && sent_nothing && args.repo.is_none() && client.is_local() {
+        let directory = args.directory.as_deref().unwrap_or(Path::new("."));
+        let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+        if let Some(warning) = wide_directory_warning(&directory) {
+            screen.err.say(&printable::line(&warning, 2_000))?;
+        }
+    }
     let mut prompt = request(&args, MessageId::mint(&mut mint), text, model);
     prompt.parts.extend(files.into_iter().map(|text| PromptPartRequest::Text { text }));
     if !args.json {

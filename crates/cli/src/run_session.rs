@@ -136,9 +136,40 @@ pub(crate) fn directory(given: Option<&Path>, is_local: bool) -> Result<String, 
     path.into_os_string().into_string().map_err(|_| wrong("not UTF-8".into()))
 }
 
+/// Returns a warning about sessions in a directory of this machine that is no project, but a home or everything.
+#[must_use]
+pub fn wide_directory_warning(directory: &Path) -> Option<String> {
+    is_wide(directory, std::env::home_dir().as_deref()).then(|| {
+        format!(
+            "warning: {} is no project: sessions there may change all of your files, those that run when you log in too. \
+             Choose a project's folder with --directory",
+            directory.display()
+        )
+    })
+}
+
+/// Returns whether a directory is a home, or contains it.
+fn is_wide(directory: &Path, home: Option<&Path>) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let directory = real(directory);
+    directory == Path::new("/") || home.is_some_and(|home| real(home).starts_with(&directory))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Finding security-3 H7: nobody said that a project's folder is meant.
+    #[test]
+    fn a_home_and_what_contains_it_are_no_projects() {
+        let home = Some(Path::new("/home/me"));
+        for wide in ["/", "/home", "/home/me"] {
+            assert!(is_wide(Path::new(wide), home), "{wide}");
+        }
+        for project in ["/home/me/project", "/home/meet", "/srv"] {
+            assert!(!is_wide(Path::new(project), home), "{project}");
+        }
+    }
 
     #[test]
     fn a_session_stays_in_its_directory() {

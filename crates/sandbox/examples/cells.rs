@@ -50,6 +50,7 @@ async fn measure(tier: Tier, count: usize) {
         supervisor_prefix: vec!["supervise".into()],
         probe_directory: folder.path().to_path_buf(),
         disk: DiskLimits::default(),
+        open_git: false,
         at_most: tier,
         landlock_at_most: None,
     };

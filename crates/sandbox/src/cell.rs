@@ -21,6 +21,8 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::checkout::front::GitFront;
+use crate::checkout::kept::{GitUse, KeptRepositories, blocking, identities, shown_read_only};
 use crate::command::{
     Command, End, Limit, Network, OUTPUTS, Outcome, Sandbox, SandboxError, TOO_LONG,
 };
@@ -35,6 +37,7 @@ use crate::spool::Spool;
 use crate::sys;
 use crate::tier::Tier;
 use crate::toolchain::Toolchains;
+use crate::walls;
 use crate::wire::{self, CellAnswer, CellRequest, CommandRequest};
 
 /// How long a cell may take to be made on a busy machine.
@@ -106,6 +109,8 @@ struct LiveCell {
     refusals: Arc<Refusals>,
     /// The files that its commands may read besides.
     outputs: Outputs,
+    /// The repositories that it keeps from its commands.
+    repositories: KeptRepositories,
     /// Ends the proxy when the cell is let go.
     _exit: DropGuard,
 }
@@ -231,6 +236,8 @@ impl CellSandbox {
                 other => format!("{} cannot be opened: {other}", workspace.display()),
             })
         })?;
+        let read_only = identities(&directory, &command.read_only);
+        let git_front = self.make_front(command, &directory).await?;
         let outputs = Outputs::make(&self.options.spool_directory)
             .map_err(|error| SandboxError::NotMade(format!("a folder for outputs: {error}")))?;
         let (ours, theirs) = StdUnixStream::pair()?;
@@ -239,7 +246,9 @@ impl CellSandbox {
             privileged,
             shown: shown.to_path_buf(),
             tools: self.options.toolchains.folders_beside(shown),
-            protect: command.cell.protect,
+            read_only: shown_read_only(command, git_front.is_some()),
+            hidden: hidden(command, workspace).await?,
+            git_front: git_front.as_ref().map(|front| front.path().to_owned()),
             uids: self.options.uids,
             memory_bytes: self.options.limits.memory_bytes,
             processes: self.options.limits.processes,
@@ -286,8 +295,27 @@ impl CellSandbox {
             unlimited: (!unlimited.is_empty()).then_some(unlimited),
             refusals,
             outputs,
+            repositories: KeptRepositories { front: git_front, known: read_only },
             _exit: closing.drop_guard(),
         })
+    }
+
+    /// Makes a front where a checkout has a `.git` that commands may not change. Links in it are kept from them by landlock
+    /// alone: without it the `.git` is read-only.
+    async fn make_front(
+        &self,
+        command: &Command,
+        directory: &OwnedFd,
+    ) -> Result<Option<Arc<GitFront>>, SandboxError> {
+        let is_kept = command.read_only.iter().any(|path| path == Path::new(".git"));
+        if !is_kept || walls::landlock_abi() == 0 {
+            return Ok(None);
+        }
+        let (directory, spool) = (directory.try_clone()?, self.options.spool_directory.clone());
+        let made = blocking(move || GitFront::make(directory.as_fd(), &spool)).await?;
+        let made =
+            made.map_err(|error| SandboxError::NotMade(format!("a view of its .git: {error}")))?;
+        Ok(made.map(Arc::new))
     }
 
     fn request(&self, command: &Command) -> Result<CommandRequest, SandboxError> {
@@ -324,11 +352,19 @@ impl CellSandbox {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let mut tries = 2;
-        let slot = loop {
+        let (slot, git) = loop {
             tries -= 1;
             let slot = self.slot(command);
             let cell = slot.get_or_try_init(|| self.make(command)).await;
             let cell = cell.inspect_err(|_| self.forget(command, &slot))?;
+            let Some(front) = cell.repositories.begin(workspace(command), command).await? else {
+                self.forget(command, &slot);
+                if tries > 0 {
+                    continue;
+                }
+                let why = "the repositories in it keep being changed; try again";
+                return Err(SandboxError::NotStarted(why.to_owned()));
+            };
             let shown = cell.outputs.show(&command.outputs).await;
             shown.map_err(|error| {
                 SandboxError::NotStarted(format!(
@@ -336,7 +372,7 @@ impl CellSandbox {
                 ))
             })?;
             match wire::send(&cell.socket, &request, &[write.as_fd(), theirs.as_fd()]) {
-                Ok(()) => break slot,
+                Ok(()) => break (slot, front),
                 Err(error) if error.kind() == ErrorKind::BrokenPipe && tries > 0 => {
                     self.forget(command, &slot);
                 }
@@ -348,10 +384,21 @@ impl CellSandbox {
         };
         Ok(Started {
             slot,
+            git,
             control: UnixStream::from_std(ours)?,
             output: pipe::Receiver::from_owned_fd(output)?,
         })
     }
+}
+
+/// Returns the hidden paths below a workspace, as seen from it.
+async fn hidden(command: &Command, workspace: &Path) -> Result<Vec<PathBuf>, SandboxError> {
+    let (hidden, workspace) = (command.cell.hidden.clone(), workspace.to_path_buf());
+    blocking(move || {
+        let below = hidden.below(&workspace).into_iter();
+        below.filter_map(|path| Some(path.strip_prefix(&workspace).ok()?.to_owned())).collect()
+    })
+    .await
 }
 
 fn workspace(command: &Command) -> &Path {
@@ -360,6 +407,7 @@ fn workspace(command: &Command) -> &Path {
 
 struct Started {
     slot: Slot,
+    git: GitUse,
     control: UnixStream,
     output: pipe::Receiver,
 }
@@ -380,7 +428,7 @@ impl Sandbox for CellSandbox {
         if cancel.is_cancelled() {
             return Ok(not_begun(bounds, self.network(&command)).await);
         }
-        let Started { slot, control, mut output } = self.start(&command).await?;
+        let Started { slot, git, control, mut output } = self.start(&command).await?;
         let refusals = slot.get().map(|cell| cell.refusals.clone()).unwrap_or_default();
         let known = refusals.count();
         let mut spool = Spool::new(bounds);
@@ -401,6 +449,7 @@ impl Sandbox for CellSandbox {
         if ended.is_err() {
             self.forget(&command, &slot);
         }
+        let notes = git.settle().await?;
         let (report, mut limits) = ended?;
         let (end, leftovers) = match report {
             Report::Ended { end, leftovers } => (end, leftovers),
@@ -415,7 +464,7 @@ impl Sandbox for CellSandbox {
         let (duration, network) = (begun.elapsed(), self.network(&command));
         let refused = refusals.since(known);
         limits.extend(crate::limits::met_by(end));
-        Ok(Outcome { end, output, duration, leftovers, limits, network, refused })
+        Ok(Outcome { end, output, duration, leftovers, limits, network, refused, notes })
     }
 }
 

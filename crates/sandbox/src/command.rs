@@ -69,6 +69,8 @@ pub struct Command {
     pub cell: Cell,
     /// Files that it may read in [`OUTPUTS`]. Later commands of its cell see them too.
     pub outputs: Vec<OutputFile>,
+    /// Paths below the workspace that it may not change: the repositories of a person's checkout. A sandbox fills them in.
+    pub read_only: Vec<PathBuf>,
 }
 
 /// The things that commands of one session share: `/tmp`, home, network and limits. A command without a workspace of its own has its
@@ -81,8 +83,8 @@ pub struct Cell {
     pub workspace: Option<PathBuf>,
     /// Where commands see that; `None`: where it is.
     pub shown: Option<PathBuf>,
-    /// Whether it is a person's own checkout, in which git's configuration and hooks are read-only: git runs them outside the
-    /// sandbox later.
+    /// Whether it is a person's own checkout, in which commands change nothing that git obeys: git runs outside the sandbox
+    /// later.
     pub protect: bool,
     /// How far its commands get into networks. Only tiers A and B have a way out.
     pub network: Reach,
@@ -105,6 +107,7 @@ impl Command {
             lock: None,
             cell: Cell::default(),
             outputs: Vec::new(),
+            read_only: Vec::new(),
         }
     }
 }
@@ -250,6 +253,8 @@ pub struct Outcome {
     pub network: Network,
     /// Whom the cell's proxy refused while it ran, each in a sentence.
     pub refused: Vec<String>,
+    /// What was not kept of its changes, each in a sentence.
+    pub notes: Vec<String>,
 }
 
 /// Why a command did not run, or cannot be said to have ended.

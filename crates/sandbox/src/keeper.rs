@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, fchdir, pidfd_send_signal, setsid};
 use rustix::thread::UnshareFlags;
 
+use crate::checkout::front::{PERSONS_OWN, SHARED};
 use crate::command::{End, Limit};
 use crate::control::Report;
 use crate::exit::EXIT_PORT;
@@ -142,7 +143,9 @@ fn make(
     root::build(&Plan {
         shown: &request.shown,
         tools: request.tools.iter().map(PathBuf::from).collect(),
-        protect: request.protect,
+        read_only: &request.read_only,
+        hidden: &request.hidden,
+        git_front: request.git_front.as_deref(),
         owner: files,
         id_map: id_map.as_ref().map(AsFd::as_fd),
         memory_bytes: request.memory_bytes,
@@ -160,6 +163,7 @@ fn rules(shown: &Path) -> io::Result<Option<OwnedFd>> {
     let base = Path::new(root::BASE);
     let below = |path: &str| base.join(path.trim_start_matches('/'));
     let workspace = base.join(shown.strip_prefix("/").unwrap_or(shown));
+    let shared = SHARED.map(|name| (below(PERSONS_OWN).join(name), Grant::Data));
     let grants = [
         (base.to_path_buf(), Grant::Read),
         (workspace, Grant::All),
@@ -168,7 +172,8 @@ fn rules(shown: &Path) -> io::Result<Option<OwnedFd>> {
         (below("dev/shm"), Grant::All),
         (below("dev"), Grant::Use),
     ];
-    let grants = grants.iter().map(|(path, grant)| (path.as_path(), *grant));
+    let grants = grants.iter().chain(&shared);
+    let grants = grants.map(|(path, grant)| (path.as_path(), *grant));
     walls::rules(grants, true, walls::NEWEST).map_err(io::Error::other)
 }
 

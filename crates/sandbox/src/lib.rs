@@ -19,6 +19,7 @@
 //! Absent: the proxy at the end of a cell's way out, which is given ([`Exits`]), and gVisor.
 
 mod cell;
+mod checkout;
 mod closed;
 mod command;
 mod control;

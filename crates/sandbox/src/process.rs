@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -18,6 +19,7 @@ use tokio::net::unix::pipe;
 use tokio::process::Child;
 use tokio_util::sync::CancellationToken;
 
+use crate::checkout::open_workspace;
 use crate::command::{Command, End, Limit, Network, Outcome, Sandbox, SandboxError};
 use crate::control::Report;
 use crate::environment::Environment;
@@ -28,7 +30,7 @@ use crate::removal::ScratchFolder;
 use crate::spool::{Bounds, Spool};
 use crate::supervisor::{Job, Walls};
 use crate::toolchain::Toolchains;
-use crate::walls::Grant;
+use crate::walls::{self, Grant};
 
 /// The complete output of one command on disk; beyond it, output is counted.
 const FILE_BYTES: u64 = 32 * 1024 * 1024;
@@ -36,6 +38,12 @@ const FILE_BYTES: u64 = 32 * 1024 * 1024;
 pub(crate) const DEATH: Duration = Duration::from_secs(2);
 /// How long output may come in once no process is left: only what the pipe holds.
 pub(crate) const DRAIN: Duration = Duration::from_secs(1);
+
+/// What programs say when they may not make a file.
+const DENIED: &str = "ermission denied";
+/// What helps then in a checkout in tier C.
+const BESIDE_GIT: &str = "in this sandbox commands neither commit nor make new files or folders right beside a .git; make them \
+                          with the write tool, then run the command again";
 
 /// Runs each command as ordinary processes of this machine, below a supervisor of its own.
 #[derive(Debug, Clone)]
@@ -59,7 +67,8 @@ pub(crate) async fn not_begun(bounds: Bounds, network: Network) -> Outcome {
     let output = Spool::new(bounds).finish().await;
     let (end, duration) = (End::Cancelled, Duration::ZERO);
     let (limits, refused) = (Vec::new(), Vec::new());
-    Outcome { end, output, duration, leftovers: 0, limits, network, refused }
+    let notes = Vec::new();
+    Outcome { end, output, duration, leftovers: 0, limits, network, refused, notes }
 }
 
 impl ProcessSandbox {
@@ -112,16 +121,32 @@ impl ProcessSandbox {
             .chain(crate::walls::DEVICES.iter().map(|path| (Grant::Use, PathBuf::from(path))))
             .collect();
         paths.extend(toolchains.folders().iter().map(|path| (Grant::Read, path.clone())));
-        paths.push((Grant::All, workspace.to_path_buf()));
+        let hidden = command.cell.hidden.below(workspace);
+        if let Some(first) = hidden.first() {
+            return Err(SandboxError::NotStarted(format!(
+                "commands do not run in {}, which contains {}: the sandbox of this machine is of tier C, which cannot hide the \
+                 service's own data or credentials there; work in a project's directory",
+                workspace.display(),
+                first.display()
+            )));
+        }
+        paths.extend(walls::workspace_grants(workspace, &command.read_only).map_err(|error| {
+            SandboxError::NotMade(format!("its rights in {}: {error}", workspace.display()))
+        })?);
         paths.push((Grant::All, scratch.path().to_path_buf()));
         Ok(Some((Walls { newest: self.newest, limits: *limits, paths }, scratch)))
     }
 
     fn start(&self, command: &Command) -> Result<Started, SandboxError> {
-        if !command.directory.is_dir() {
-            let message = format!("{} is not a directory", command.directory.display());
-            return Err(SandboxError::NotStarted(message));
-        }
+        // By its real path: a link in it was put there since, perhaps by a command of a session above.
+        let directory = open_workspace(&command.directory).map_err(|errno| {
+            let directory = command.directory.display();
+            SandboxError::NotStarted(match errno {
+                Errno::NOENT | Errno::NOTDIR => format!("{directory} is not a directory"),
+                Errno::LOOP => format!("{directory} was replaced by a link"),
+                other => format!("{directory} cannot be opened: {other}"),
+            })
+        })?;
         let (walls, scratch) = self.walls_of(command)?.unzip();
         let own = scratch.iter().flat_map(|scratch: &ScratchFolder| {
             ["HOME", "TMPDIR"].map(|name| (OsStr::new(name), scratch.path().as_os_str()))
@@ -152,7 +177,8 @@ impl ProcessSandbox {
             .envs(variables)
             .envs(own)
             .envs(command.env.iter().map(|(name, value)| (name, value)))
-            .current_dir(&command.directory)
+            // What was opened, whatever its name leads to by then.
+            .current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::from(write))
             .stderr(Stdio::from(write_too))
@@ -193,6 +219,7 @@ impl Sandbox for ProcessSandbox {
             let bounds = bounds(&command, &self.spool_directory);
             return Ok(not_begun(bounds, self.network(&command)).await);
         }
+        let keeps_git = !command.read_only.is_empty();
         let Started { scratch, mut supervisor, control, mut output } = self.start(&command)?;
         let mut spool = Spool::new(bounds(&command, &self.spool_directory));
         let ended = {
@@ -224,8 +251,12 @@ impl Sandbox for ProcessSandbox {
         let _removed = tokio::task::spawn_blocking(move || drop(scratch)).await;
         let (duration, network) = (begun.elapsed(), self.network(&command));
         limits.extend(self.walls.iter().filter_map(|_| crate::limits::met_by(end)));
-        let refused = Vec::new();
-        Ok(Outcome { end, output, duration, leftovers, limits, network, refused })
+        let (refused, mut notes) = (Vec::new(), Vec::new());
+        let is_denied = [&output.head, &output.tail].iter().any(|it| it.contains(DENIED));
+        if keeps_git && is_denied && end != End::Exited(0) {
+            notes.push(BESIDE_GIT.to_owned());
+        }
+        Ok(Outcome { end, output, duration, leftovers, limits, network, refused, notes })
     }
 }
 

@@ -9,19 +9,22 @@
 //!   tool-output      the worker's, read-only
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
     mount_bind, mount_change, move_mount, open_tree, unmount,
 };
 use rustix::process::{chdir, pivot_root};
 
+use crate::checkout::front::{PERSONS_OWN, SHARED, SUBMODULES};
 use crate::command::OUTPUTS;
 use crate::sys::{self, MountAttributes, NO_DEVICES, NO_EXEC, NO_SUID, READ_ONLY};
 
@@ -33,6 +36,10 @@ pub(crate) const HOME: &str = "/home/agent";
 
 /// Where commands find certificates that the service believes beside the system's.
 pub(crate) const CERTIFICATES: &str = "/etc/opencode-cloud-certificates.pem";
+
+/// What commands see in the place of hidden folders and files.
+const EMPTY_FOLDER: &str = "run/empty";
+const EMPTY_FILE: &str = "run/nothing";
 
 /// Who commands are, as they see it.
 pub(crate) const USER: u32 = 1000;
@@ -121,8 +128,12 @@ pub(crate) fn may_be_shown(path: &Path) -> bool {
 pub(crate) struct Plan<'p> {
     pub(crate) shown: &'p Path,
     pub(crate) tools: Vec<PathBuf>,
-    /// Whether git's own files of the workspace are read-only.
-    pub(crate) protect: bool,
+    /// Paths below the workspace that are read-only.
+    pub(crate) read_only: &'p [PathBuf],
+    /// Paths below the workspace in whose place commands see nothing.
+    pub(crate) hidden: &'p [PathBuf],
+    /// The folder that commands see as the workspace's `.git`.
+    pub(crate) git_front: Option<&'p Path>,
     /// The host's owner of files that commands make in `/tmp` and home.
     pub(crate) owner: (u32, u32),
     /// A user namespace by which the workspace's owner becomes `owner`.
@@ -206,6 +217,8 @@ pub(crate) fn build(plan: &Plan<'_>) -> Step<()> {
         MountAttributes { set: NO_SUID | NO_DEVICES, id_map: plan.id_map, recursive: true };
     sys::set_mount_attributes(workspace.as_fd(), attributes)
         .map_err(at("cannot translate the workspace's ids"))?;
+    let git = plan.git_front.map(|front| GitMounts::clone_from(front, plan.id_map)).transpose();
+    let git = git.map_err(at("cannot clone the workspace's .git"))?;
     // All that is the host's, before the new root covers a part of it.
     let mut system = Vec::new();
     let mut links = Vec::new();
@@ -276,8 +289,11 @@ pub(crate) fn build(plan: &Plan<'_>) -> Step<()> {
         .and_then(|()| attach(&workspace, shown))
         .map_err(at("cannot attach the workspace"))?;
     tools.iter().try_for_each(BoundPath::attach)?;
-    if plan.protect {
-        protect_git(shown).map_err(at("cannot protect the workspace's .git"))?;
+    let shown = open_tree(CWD, shown, OpenTreeFlags::OPEN_TREE_CLOEXEC)
+        .map_err(at("cannot open the workspace"))?;
+    cover_all(shown.as_fd(), plan).map_err(at("cannot cover a part of the workspace"))?;
+    if let Some(git) = git {
+        git.attach(shown.as_fd()).map_err(at("cannot attach the workspace's .git"))?;
     }
     let top = open_tree(CWD, ".", OpenTreeFlags::OPEN_TREE_CLOEXEC)
         .map_err(at("cannot open the new root"))?;
@@ -334,50 +350,112 @@ fn make_devices(devices: Vec<(OwnedFd, &str)>) -> io::Result<()> {
     fs::set_permissions("dev", Permissions::from_mode(0o755))
 }
 
-/// A checkout of a person: what git would run or obey outside the sandbox later is read-only, and `.git` itself a mount
-/// point, so that it cannot be moved away and made anew. A link is not followed: git inside a command has then none.
-fn protect_git(workspace: &Path) -> io::Result<()> {
+/// Opens a path below a folder, through no link; `None` if it is not there.
+fn open_below(folder: BorrowedFd<'_>, path: &Path) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let open = |from: BorrowedFd<'_>, name: &str| {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-        openat2(from, name, flags, Mode::empty(), resolve)
-    };
-    let top = openat2(
-        CWD,
-        workspace,
-        flags | OFlags::DIRECTORY,
-        Mode::empty(),
-        ResolveFlags::NO_SYMLINKS,
-    )?;
-    let Ok(git) = open(top.as_fd(), ".git") else { return Ok(()) };
-    let is_folder = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&git)?.st_mode).is_dir();
-    let again = |fd: BorrowedFd<'_>, set| -> io::Result<()> {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_EMPTY_PATH;
-        let tree = open_tree(fd, "", flags)?;
-        let set = set | NO_SUID | NO_DEVICES;
-        sys::set_mount_attributes(tree.as_fd(), MountAttributes { set, ..Default::default() })?;
-        let both =
-            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        Ok(move_mount(&tree, "", fd, "", both)?)
-    };
-    if !is_folder {
-        return again(git.as_fd(), READ_ONLY);
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match openat2(folder, path, flags, Mode::empty(), resolve) {
+        // A link: its target has another name, or is not in the root.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        opened => Ok(Some(opened?)),
     }
-    again(git.as_fd(), 0)?;
-    // Beneath the mount that is there now.
-    let git = openat2(
-        top.as_fd(),
-        ".git",
-        flags | OFlags::DIRECTORY,
-        Mode::empty(),
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
-    )?;
-    for name in ["hooks", "config", "config.worktree", "modules", "info"] {
-        if let Ok(found) = open(git.as_fd(), name) {
-            again(found.as_fd(), READ_ONLY)?;
+}
+
+fn is_folder(fd: &OwnedFd) -> io::Result<bool> {
+    Ok(FileType::from_raw_mode(fstat(fd)?.st_mode).is_dir())
+}
+
+/// A mount of what is open, with these attributes besides.
+fn clone_open(fd: BorrowedFd<'_>, set: u64, id_map: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(fd, "", flags)?;
+    let set = set | NO_SUID | NO_DEVICES;
+    sys::set_mount_attributes(tree.as_fd(), MountAttributes { set, id_map, recursive: true })?;
+    Ok(tree)
+}
+
+/// Puts a mount over what is open. Then nothing of it can be moved away or replaced, since it is a mount point.
+fn cover(fd: BorrowedFd<'_>, tree: &OwnedFd) -> io::Result<()> {
+    let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(tree, "", fd, "", both)?)
+}
+
+/// The mounts of a checkout's `.git`: see [`crate::checkout::front`].
+struct GitMounts {
+    front: OwnedFd,
+    persons_own: OwnedFd,
+    shared: Vec<(OwnedFd, &'static str)>,
+    submodules: Option<OwnedFd>,
+}
+
+impl GitMounts {
+    /// Clones them. The working directory is the workspace.
+    fn clone_from(front: &Path, id_map: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        let here = open_tree(CWD, ".", OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+        let gone = || io::Error::from(Errno::NOENT);
+        let git = open_below(here.as_fd(), Path::new(".git"))?.ok_or_else(gone)?;
+        let mut shared = Vec::new();
+        for name in SHARED {
+            if let Some(folder) = open_below(git.as_fd(), Path::new(name))?
+                && is_folder(&folder)?
+            {
+                shared.push((clone_open(folder.as_fd(), 0, id_map)?, name));
+            }
         }
+        let front = open_tree(CWD, front, OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+        let front = clone_open(front.as_fd(), 0, id_map)?;
+        let persons_own = clone_open(git.as_fd(), READ_ONLY, id_map)?;
+        let submodules = open_below(git.as_fd(), Path::new(SUBMODULES))?;
+        let submodules = submodules.map(|fd| clone_open(fd.as_fd(), READ_ONLY, id_map));
+        Ok(Self { front, persons_own, shared, submodules: submodules.transpose()? })
+    }
+
+    /// Attaches them; `workspace` is that of the new root.
+    fn attach(&self, workspace: BorrowedFd<'_>) -> io::Result<()> {
+        let own = inside(Path::new(PERSONS_OWN));
+        make_folder(own)?;
+        attach(&self.persons_own, own)?;
+        for (tree, name) in &self.shared {
+            attach(tree, &own.join(name))?;
+        }
+        let git = open_below(workspace, Path::new(".git"))?;
+        cover(git.ok_or_else(|| io::Error::from(Errno::NOENT))?.as_fd(), &self.front)?;
+        let place = open_below(workspace, &Path::new(".git").join(SUBMODULES))?;
+        match (place, &self.submodules) {
+            (Some(place), Some(tree)) => cover(place.as_fd(), tree),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Makes paths of the workspace read-only, and puts nothing in the place of others.
+fn cover_all(workspace: BorrowedFd<'_>, plan: &Plan<'_>) -> io::Result<()> {
+    // So that no folder above a hidden path can be moved away either. Before what is put in them.
+    let above = plan.hidden.iter().flat_map(|path| path.ancestors().skip(1));
+    let above: BTreeSet<_> = above.filter(|path| !path.as_os_str().is_empty()).collect();
+    for path in above {
+        if let Some(fd) = open_below(workspace, path)? {
+            cover(fd.as_fd(), &clone_open(fd.as_fd(), 0, None)?)?;
+        }
+    }
+    for path in plan.read_only {
+        if let Some(fd) = open_below(workspace, path)? {
+            cover(fd.as_fd(), &clone_open(fd.as_fd(), READ_ONLY, None)?)?;
+        }
+    }
+    if plan.hidden.is_empty() {
+        return Ok(());
+    }
+    make_folder(Path::new(EMPTY_FOLDER))?;
+    File::create(EMPTY_FILE)?;
+    for path in plan.hidden {
+        let Some(fd) = open_below(workspace, path)? else { continue };
+        let nothing = if is_folder(&fd)? { EMPTY_FOLDER } else { EMPTY_FILE };
+        let nothing = open_tree(CWD, nothing, OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+        cover(fd.as_fd(), &clone_open(nothing.as_fd(), READ_ONLY | NO_EXEC, None)?)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::cell::{CellOptions, CellSandbox};
+use crate::checkout::CheckoutSandbox;
 use crate::command::{Bytes, Cell, Command, End, Sandbox};
 use crate::disk::DiskLimits;
 use crate::exit::Reach;
@@ -73,6 +74,8 @@ pub struct TierOptions {
     pub probe_directory: PathBuf,
     /// How much of the disks commands may take, in every tier.
     pub disk: DiskLimits,
+    /// In tier C, whether commands may change the `.git` of a person's checkout.
+    pub open_git: bool,
     /// No better tier than this is tried.
     pub at_most: Tier,
     /// No newer ABI of landlock than this is used in tier C: to see what an older kernel leaves open.
@@ -95,6 +98,10 @@ pub struct FoundTier {
 pub async fn find_tier(options: &TierOptions) -> FoundTier {
     let mut found = find_best(options).await;
     let own = options.cells.spool_directory.clone();
+    if found.tier > Tier::None {
+        let keeps = found.tier > Tier::C || !options.open_git;
+        found.sandbox = Arc::new(CheckoutSandbox::new(found.sandbox, keeps));
+    }
     found.sandbox = Arc::new(WatchedSandbox::new(found.sandbox, options.disk, own));
     found.weaker.extend(short_of_disk(options));
     found
@@ -219,6 +226,13 @@ async fn try_walls(
     let mut weaker =
         vec!["commands have the service's own user: they see the machine's processes, and can change modes and times of the \
               service's files; their memory is looked at and not limited".to_owned()];
+    weaker.push(if options.open_git {
+        "the .git of a checkout is open to commands: git outside runs what they put there".to_owned()
+    } else {
+        "commands do not commit, and make no new files beside the .git of a checkout, which landlock cannot keep otherwise \
+         (--open-git lets them)"
+            .to_owned()
+    });
     let open = walls::open_in(abi);
     if !open.is_empty() {
         weaker.push(format!("landlock is of ABI {abi}: {}", open.join(", ")));

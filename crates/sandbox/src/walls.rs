@@ -2,14 +2,16 @@
 //! had.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 
 /// The newest ABI that is asked for; older kernels give what they have.
 pub(crate) const NEWEST: i32 = 6;
@@ -94,10 +96,13 @@ pub(crate) enum Grant {
     Use,
     /// Everything.
     All,
+    /// Everything but to make links, pipes, sockets and devices.
+    Data,
 }
 
 impl Grant {
-    const ALL: [(Self, &str); 3] = [(Self::Read, "r"), (Self::Use, "u"), (Self::All, "a")];
+    const ALL: [(Self, &str); 4] =
+        [(Self::Read, "r"), (Self::Use, "u"), (Self::All, "a"), (Self::Data, "d")];
 
     /// Its letter on a command line.
     pub(crate) fn letter(self) -> &'static str {
@@ -116,8 +121,65 @@ impl Grant {
                 AccessFs::from_read(abi) | (all & (AccessFs::WriteFile | AccessFs::IoctlDev))
             }
             Self::All => all,
+            Self::Data => {
+                let special = AccessFs::MakeSym
+                    | AccessFs::MakeFifo
+                    | AccessFs::MakeSock
+                    | AccessFs::MakeChar
+                    | AccessFs::MakeBlock;
+                all & !special
+            }
         }
     }
+}
+
+/// The most rules of one workspace.
+const RULES: usize = 4_000;
+
+/// The rights in a workspace of which some paths, below it, stay as they are. Landlock cannot take a right away below a folder that
+/// has it: the folders above such a path get no new names, and everything beside it keeps all rights.
+pub(crate) fn workspace_grants(
+    workspace: &Path,
+    read_only: &[PathBuf],
+) -> io::Result<Vec<(Grant, PathBuf)>> {
+    let mut grants = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        if read_only.contains(&folder) {
+            continue; // the rule of the folder above
+        }
+        if !read_only.iter().any(|kept| kept.starts_with(&folder)) {
+            grants.push((Grant::All, workspace.join(folder)));
+        } else {
+            let place = workspace.join(&folder);
+            for entry in fs::read_dir(&place)? {
+                let entry = entry?;
+                // What a link leads to has a rule of its own, or none.
+                if !entry.file_type()?.is_symlink() {
+                    folders.push(folder.join(entry.file_name()));
+                }
+            }
+            grants.push((Grant::Read, place));
+        }
+        if grants.len() + folders.len() > RULES {
+            return Err(io::Error::other(format!(
+                "there are more than {RULES} entries beside its repositories"
+            )));
+        }
+    }
+    Ok(grants)
+}
+
+/// Opens what a rule is about. One about changes goes through no link: another command may have put it there.
+fn open(path: &Path, grant: Grant) -> Option<(OwnedFd, FileType)> {
+    let resolve = match grant {
+        Grant::Read | Grant::Use => ResolveFlags::empty(),
+        Grant::All | Grant::Data => ResolveFlags::NO_SYMLINKS,
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let fd = openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;
+    let kind = FileType::from_raw_mode(fstat(&fd).ok()?.st_mode);
+    Some((fd, kind))
 }
 
 /// The rules of a command, as a descriptor; `None` where the kernel has no landlock. `network`: whether it keeps the TCP of its namespace;
@@ -139,11 +201,11 @@ pub(crate) fn rules<'p>(
     let mut created = ruleset.create()?;
     for (path, grant) in grants {
         // One that is not there needs no rule.
-        let (Ok(fd), Ok(kind)) = (PathFd::new(path), std::fs::metadata(path)) else { continue };
+        let Some((fd, kind)) = open(path, grant) else { continue };
         let mut access = grant.access(abi);
-        if !kind.is_dir() {
+        if kind != FileType::Directory {
             access &= AccessFs::from_file(abi);
-            if !kind.file_type().is_char_device() {
+            if kind != FileType::CharacterDevice {
                 access.remove(AccessFs::IoctlDev);
             }
         }

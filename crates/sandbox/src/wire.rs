@@ -144,8 +144,12 @@ pub(crate) struct CellRequest {
     pub(crate) shown: PathBuf,
     /// Folders that commands see where the host has them, read-only.
     pub(crate) tools: Vec<OsString>,
-    /// Whether git's own files of the workspace are read-only.
-    pub(crate) protect: bool,
+    /// Paths below the workspace that are read-only.
+    pub(crate) read_only: Vec<PathBuf>,
+    /// Paths below the workspace in whose place commands see nothing.
+    pub(crate) hidden: Vec<PathBuf>,
+    /// The folder that commands see as the `.git` of the workspace; none: that itself.
+    pub(crate) git_front: Option<PathBuf>,
     /// The first of the host's user ids for commands, and how many there are.
     pub(crate) uids: (u32, u32),
     pub(crate) memory_bytes: u64,
@@ -165,7 +169,9 @@ impl Request for CellRequest {
         to.number(i64::from(self.privileged));
         to.bytes(self.shown.as_os_str().as_bytes());
         to.words(self.tools.iter().map(OsString::as_os_str));
-        to.number(i64::from(self.protect));
+        to.words(self.read_only.iter().map(|path| path.as_os_str()));
+        to.words(self.hidden.iter().map(|path| path.as_os_str()));
+        to.words(self.git_front.iter().map(|path| path.as_os_str()));
         to.number(i64::from(self.uids.0));
         to.number(i64::from(self.uids.1));
         to.number(i64::try_from(self.memory_bytes).unwrap_or(i64::MAX));
@@ -181,7 +187,9 @@ impl Request for CellRequest {
             privileged: from.number()? != 0,
             shown: from.path()?,
             tools: from.words()?,
-            protect: from.number()? != 0,
+            read_only: from.words()?.into_iter().map(PathBuf::from).collect(),
+            hidden: from.words()?.into_iter().map(PathBuf::from).collect(),
+            git_front: from.words()?.into_iter().next().map(PathBuf::from),
             uids: (u32::try_from(from.number()?).ok()?, u32::try_from(from.number()?).ok()?),
             memory_bytes: u64::try_from(from.number()?).ok()?,
             processes: u32::try_from(from.number()?).ok()?,
@@ -295,7 +303,9 @@ mod tests {
             privileged: true,
             shown: "/work space".into(),
             tools: vec!["/opt/a".into(), "/b".into()],
-            protect: false,
+            read_only: vec!["a/.git".into()],
+            hidden: vec![".ssh".into(), ".netrc".into()],
+            git_front: Some("/spool/git-1".into()),
             uids: (200_000, 8192),
             memory_bytes: 1 << 31,
             processes: 512,

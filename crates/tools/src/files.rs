@@ -257,6 +257,9 @@ impl LocationFiles {
         let name = path.file_name().map(OsStr::to_owned).ok_or_else(|| {
             Refused::Io(io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))
         })?;
+        if self.keeps_git && git_files::names_git(path) {
+            return Err(Refused::GitsOwn); // before a directory is made
+        }
         let parent = path.parent().unwrap_or(Path::new(""));
         let directory = OFlags::PATH | OFlags::DIRECTORY;
         let mut reached = PathBuf::from(".");

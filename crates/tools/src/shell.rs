@@ -21,6 +21,8 @@ const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 const MAX_TIMEOUT_MS: u64 = 600_000;
 /// The most refusals that one result names: a footer is short.
 const REFUSALS: usize = 2;
+/// The most characters of a sentence about what was not kept.
+const NOTE: usize = 200;
 /// The hint for a command that looked for complete outputs where commands see none.
 const NO_OUTPUTS: &str =
     "\n(commands do not see /tool-output in the sandbox of this machine: use read or grep)";
@@ -117,6 +119,11 @@ impl Tool for Shell {
         }
         if outcome.refused.len() > REFUSALS {
             footer += &format!("\n(network: {} more refusals)", outcome.refused.len() - REFUSALS);
+        }
+        if let Some(note) = outcome.notes.first() {
+            let (note, more) = (note.chars().take(NOTE), outcome.notes.len() - 1);
+            footer += &format!("\n({}", note.collect::<String>());
+            footer += &if more > 0 { format!("; and {more} more)") } else { ")".to_owned() };
         }
         if by_itself && !succeeded && outcome.refused.is_empty() {
             footer += hint(outcome.network, &outcome.output);

@@ -240,9 +240,10 @@ const PLAIN_FILE_CALLS: [&str; 20] = [
 ];
 
 /// Files of the same crates that may make such calls, with the reason.
-const PLAIN_FILES: [(&str, &str); 6] = [
+const PLAIN_FILES: [(&str, &str); 7] = [
     ("crates/tools/src/files.rs", "LocationFiles itself: opens the root, and asks where a file is"),
     ("crates/tools/src/skills.rs", "looks for a name above a Local Location, and opens nothing"),
+    ("crates/session/src/observe/repository.rs", "compares the names of folders, and opens none"),
     ("crates/snapshots/src/place.rs", "opens the root, beneath which everything else is opened"),
     ("crates/snapshots/src/index.rs", "the worker's own cache, which is not in the Location"),
     ("crates/snapshots/src/pack.rs", "an unnamed file in the worker's own cache"),

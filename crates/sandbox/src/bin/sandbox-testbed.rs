@@ -62,6 +62,7 @@ async fn sandbox(directory: &Path) -> Result<FoundTier, String> {
         supervisor_prefix: vec!["supervise".into()],
         probe_directory: directory.to_path_buf(),
         disk,
+        open_git: false,
         at_most: tier,
         landlock_at_most: None,
     };

@@ -33,6 +33,7 @@ pub(crate) fn options(at_most: Tier, limits: Limits) -> TierOptions {
         supervisor_prefix: vec!["supervise".into()],
         probe_directory: std::env::temp_dir(),
         disk: DiskLimits::default(),
+        open_git: false,
         at_most,
         landlock_at_most: None,
     }

@@ -11,7 +11,7 @@ use super::Place;
 
 /// A place in a checkout of a person.
 fn checkout() -> Place {
-    let mut place = Place::new();
+    let mut place = Place::with_web(&[]);
     place.context.cell = Cell { protect: true, ..Cell::default() };
     place.file(".git/config", "[core]\n");
     place.file(".git/info/exclude", "");
@@ -97,7 +97,7 @@ async fn no_tool_makes_or_changes_a_bare_repository() {
 
 #[tokio::test]
 async fn a_managed_workspace_has_its_own_git() {
-    let place = Place::new();
+    let place = Place::with_web(&[]);
     place.ok("write", json!({"path": ".git/config", "content": "[core]\n"})).await;
     place.ok("apply_patch", add("bare/HEAD")).await;
 }
@@ -105,7 +105,7 @@ async fn a_managed_workspace_has_its_own_git() {
 // Finding security-3 H7: a session in a home read the sealing key and the owner's API key.
 #[tokio::test]
 async fn what_is_hidden_is_not_read_found_or_written() {
-    let mut place = Place::new();
+    let mut place = Place::with_web(&[]);
     let root = place.root().to_owned();
     let paths = [".local/share/service", ".netrc", "not-there", "later/file"];
     let hidden = HiddenPaths::new(paths.map(|path| root.join(path)));
@@ -150,7 +150,7 @@ async fn what_is_hidden_is_not_read_found_or_written() {
 // Finding security-3 M1: a session above replaced the directory by a link, and this session acted in its target.
 #[tokio::test]
 async fn a_root_that_became_a_link_is_not_used() {
-    let place = Place::new();
+    let place = Place::with_web(&[]);
     place.file("a", "a\n");
     place.ok("read", json!({"path": "a"})).await;
     let other = place.folder.path().join("other");

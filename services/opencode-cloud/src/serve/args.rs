@@ -262,6 +262,10 @@ pub struct DrainArgs {
     /// read its secrets and change its data; with one organisation only
     #[arg(long, env = "OPENCODE_CLOUD_TRUST_TOOLS", conflicts_with = "sandbox_require")]
     pub trust_tools: bool,
+    /// In tier C, let commands change the .git of a checkout in which a session works, and make files beside it: git outside of the
+    /// sandbox then runs what they put there, as you. Tiers A and B let commands commit without that
+    #[arg(long, env = "OPENCODE_CLOUD_OPEN_GIT")]
+    pub open_git: bool,
     /// The network of commands.
     #[command(flatten)]
     pub network: NetworkArgs,

@@ -14,6 +14,8 @@ use super::up::Hints;
 pub(crate) struct Greeting<'g> {
     pub(crate) url: String,
     pub(crate) data: &'g Path,
+    /// What to say about the directory of sessions that name none.
+    pub(crate) wide_directory: Option<String>,
     pub(crate) key: KeyPlace,
     /// The one-time link that logs the owner in.
     pub(crate) login: String,
@@ -62,6 +64,7 @@ impl Greeting<'_> {
                 names.join(" or ")
             ));
         }
+        lines.extend(self.wide_directory.clone());
         if self.hints == Hints::Shown {
             lines.push("Try, in another terminal:".into());
             let key = if self.key.is_in_profile { "" } else { "OPENCODE_CLOUD_KEY=KEY " };
@@ -96,6 +99,7 @@ mod tests {
         let greeting = Greeting {
             url: url.into(),
             data: Path::new("/srv/oc"),
+            wide_directory: None,
             key: key_place(Hints::Shown, &FirstKey::Given, url),
             login: "http://127.0.0.1:5000/login#a.b.c".into(),
             hints: Hints::Shown,

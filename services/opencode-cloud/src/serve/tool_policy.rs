@@ -30,6 +30,8 @@ pub(crate) struct CommandPolicy {
     network: Reach,
     /// How much of the disks they may take.
     disk: DiskLimits,
+    /// Whether they may change the `.git` of a checkout in tier C.
+    open_git: bool,
 }
 
 impl DrainArgs {
@@ -42,14 +44,16 @@ impl DrainArgs {
             (self.sandbox_require.unwrap_or(usual), self.sandbox_at_most.unwrap_or(Tier::A))
         };
         let (uids, network) = (self.sandbox_uids, self.network.network);
-        CommandPolicy { require, at_most, uids, network, disk: self.disk.limits() }
+        let (disk, open_git) = (self.disk.limits(), self.open_git);
+        CommandPolicy { require, at_most, uids, network, disk, open_git }
     }
 }
 
 impl CommandPolicy {
     /// The policy of workers on loopback that one person runs: the best that this machine gives.
     pub(crate) fn of_a_dev_cluster(network: Reach, disk: DiskLimits) -> Self {
-        Self { require: Tier::C, at_most: Tier::A, uids: super::args::UIDS, network, disk }
+        let (require, at_most, uids) = (Tier::C, Tier::A, super::args::UIDS);
+        Self { require, at_most, uids, network, disk, open_git: false }
     }
 
     /// Finds the best sandbox of this machine. `spool`: for large outputs; `workspaces`: where they will be; `exits`: who
@@ -85,6 +89,7 @@ impl CommandPolicy {
             supervisor_prefix: vec![OsString::from(crate::TOOL_SUPERVISOR)],
             probe_directory: workspaces.to_path_buf(),
             disk: self.disk,
+            open_git: self.open_git,
             at_most: self.at_most,
             landlock_at_most: None,
         }
@@ -261,7 +266,14 @@ mod tests {
         let refused = vec![(Tier::A, "no root".to_owned())];
         let found = FoundTier { tier, sandbox, refused, weaker };
         let (at_most, uids, network) = (Tier::A, (200_000, 2), Reach::Packages);
-        let policy = CommandPolicy { require, at_most, uids, network, disk: DiskLimits::default() };
+        let policy = CommandPolicy {
+            require,
+            at_most,
+            uids,
+            network,
+            disk: DiskLimits::default(),
+            open_git: false,
+        };
         let told = policy.told(&found);
         assert_eq!(told.contains("REFUSED"), tier < require, "{told}");
         assert_eq!(told.contains("; network: packages"), tier >= Tier::B, "{told}");

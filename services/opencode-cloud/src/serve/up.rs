@@ -301,6 +301,8 @@ async fn serve_on(
     let key = greeting::key_place(progress.hints, &owner.key, &url);
     let login = login_url(store, &SystemClock::new(), OrgId::FIRST, owner.user, site.url()).await?;
     let directory = args.directory.clone().or_else(|| std::env::current_dir().ok());
+    let directory = directory.filter(|_| local);
+    let wide_directory = directory.as_deref().and_then(cli::wide_directory_warning);
     let gateway = gateway_role::start(
         GatewaySetup {
             listener,
@@ -313,7 +315,7 @@ async fn serve_on(
             models: listed,
             clock,
             allow_local_paths: local,
-            default_directory: directory.filter(|_| local),
+            default_directory: directory,
             origins: Origins(args.listen.cors_origin.clone()),
             site: site.clone(),
             default_model: model.default_model(),
@@ -324,6 +326,7 @@ async fn serve_on(
     let greeting = Greeting {
         url,
         data: data.path(),
+        wide_directory,
         key,
         login,
         hints: progress.hints,

@@ -60,6 +60,7 @@ pub(super) async fn run(
             hidden: HiddenPaths::default(),
         },
         outputs: Vec::new(),
+        read_only: Vec::new(),
     };
     let outcome = fills.sandbox.run(command, &CancellationToken::new()).await;
     let outcome = outcome.map_err(|error| unrun(stage, &error))?;

@@ -83,7 +83,8 @@ impl Sandbox for Plain {
         let end = End::Exited(ran.status.code().unwrap_or(-1));
         let (duration, network) = (begun.elapsed(), Network::Shut);
         let (limits, refused) = (Vec::new(), Vec::new());
-        Ok(Outcome { end, output, duration, leftovers: 0, limits, network, refused })
+        let notes = Vec::new();
+        Ok(Outcome { end, output, duration, leftovers: 0, limits, network, refused, notes })
     }
 }
 
@@ -106,7 +107,7 @@ impl Forge {
         git(world.folder.path(), &["clone", "-q", &repository.display().to_string(), "work"])?;
         let allowed = vec![server.host().parse()?];
         let options = EgressOptions {
-            rules: Rules { allow_private: false, allowed },
+            rules: Rules { allowed, ..Rules::default() },
             ca_bundle: Some(std::fs::read(server.authority())?),
             ..EgressOptions::default()
         };

@@ -387,3 +387,34 @@ async fn a_worker_without_local_paths_takes_no_local_location_over() -> Result<(
     ensure!(taken.root() == Some(folder.path()), "{:?}", taken.root());
     Ok(())
 }
+
+// Finding security-3 M1: session A at `P` replaced `P/sub`, where session B worked, by a link.
+#[tokio::test]
+async fn a_local_directory_that_became_a_link_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("a folder");
+    let (sub, target) = (root.join("sub"), root.join("target"));
+    std::fs::create_dir(&sub).expect("a folder");
+    let none = HiddenPaths::default();
+    assert_eq!(refuse_local(none.clone(), sub.clone()).await, None);
+    std::fs::rename(&sub, &target).expect("moved");
+    std::os::unix::fs::symlink(&target, &sub).expect("a link");
+    let why = refuse_local(none.clone(), sub.clone()).await.expect("refused");
+    assert!(why.contains("was replaced by a link"), "{why}");
+    let why = refuse_local(none, sub.join("below")).await;
+    assert_eq!(why, None, "one that is not there has a sentence of its own");
+}
+
+// Finding security-3 H7: the service's own folder was a directory for sessions like any other.
+#[tokio::test]
+async fn the_services_own_folder_is_no_directory_for_sessions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("a folder");
+    std::fs::create_dir_all(root.join("data/workspaces")).expect("a folder");
+    let hidden = HiddenPaths::new([root.join("data")]);
+    for own in ["data", "data/workspaces"] {
+        let why = refuse_local(hidden.clone(), root.join(own)).await.expect("refused");
+        assert!(why.contains("the service's own data"), "{why}");
+    }
+    assert_eq!(refuse_local(hidden, root).await, None);
+}

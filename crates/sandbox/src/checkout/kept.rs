@@ -1,0 +1,90 @@
+//! What a cell shows of the repositories in its workspace, and whether that is still right for a command.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, statat};
+
+use super::front::GitFront;
+use super::open_workspace;
+use crate::command::{Command, SandboxError};
+
+/// The repositories that a cell keeps from its commands.
+#[derive(Clone)]
+pub(crate) struct KeptRepositories {
+    /// What its commands see as the `.git` at the top.
+    pub(crate) front: Option<Arc<GitFront>>,
+    /// What was read-only when it was made.
+    pub(crate) known: Identities,
+}
+
+impl KeptRepositories {
+    /// Makes the `.git` like the person's own, for a command. `None` if the command would see in this cell what it should not.
+    pub(crate) async fn begin(
+        &self,
+        workspace: &Path,
+        command: &Command,
+    ) -> Result<Option<GitUse>, SandboxError> {
+        if command.read_only.is_empty() {
+            return Ok(Some(GitUse(None)));
+        }
+        let (kept, path, paths) =
+            (self.clone(), workspace.to_path_buf(), command.read_only.clone());
+        blocking(move || {
+            let now = open_workspace(&path).ok()?;
+            let are_covered = identities(&now, &paths).iter().all(|it| kept.known.contains(it));
+            let Some(front) = kept.front else { return are_covered.then_some(GitUse(None)) };
+            let begun = are_covered && front.begin().is_ok();
+            begun.then(|| GitUse(Some(front)))
+        })
+        .await
+    }
+}
+
+/// A command that uses a front, until it is settled.
+pub(crate) struct GitUse(Option<Arc<GitFront>>);
+
+impl GitUse {
+    /// Puts back what the command has changed in its `.git`. Returns sentences about what was not.
+    pub(crate) async fn settle(mut self) -> Result<Vec<String>, SandboxError> {
+        match self.0.take() {
+            Some(front) => blocking(move || front.end()).await,
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Drop for GitUse {
+    fn drop(&mut self) {
+        if let Some(front) = &self.0 {
+            front.abandon();
+        }
+    }
+}
+
+/// Paths below a workspace, with their devices and inodes.
+pub(crate) type Identities = BTreeSet<(PathBuf, Option<(u64, u64)>)>;
+
+pub(crate) fn identities(workspace: &OwnedFd, paths: &[PathBuf]) -> Identities {
+    let identity = |path: &PathBuf| {
+        let stat = statat(workspace, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    paths.iter().map(|path| (path.clone(), identity(path))).collect()
+}
+
+/// Returns what a cell shows read-only: all that the command may not change, but for a `.git` that has a front.
+pub(crate) fn shown_read_only(command: &Command, has_front: bool) -> Vec<PathBuf> {
+    let is_fronted = |path: &&PathBuf| has_front && *path == Path::new(".git");
+    command.read_only.iter().filter(|path| !is_fronted(path)).cloned().collect()
+}
+
+/// Runs file work on a blocking thread.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, SandboxError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| SandboxError::System(error.into()))
+}
