@@ -3,5 +3,5 @@
 mod stock;
 mod stock_event;
 
-pub(crate) use stock::{StockFacts, deleted, events, files};
+pub(crate) use stock::{StockFacts, deleted, deleted_unseen, events, files};
 pub(crate) use stock_event::{StockEvent, StockKind, asked, event, failed, toast};

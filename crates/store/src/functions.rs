@@ -81,6 +81,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "read_organisation_instructions",
     "read_provider_settings",
     "read_session",
+    "read_session_changes",
     "read_settings",
     "read_usage",
     "recount_usage",

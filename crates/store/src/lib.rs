@@ -139,6 +139,7 @@ pub use revocation::{AdmittedWork, Revocation, STILL_ADMITTED};
 pub use schedule::{HeadState, ReadySession};
 pub use sent::{NewSent, SentChanges, SentRow};
 pub use session::{Creation, ModelNotice, NewSession, SessionRow};
+pub use session_changes::{ChangePosition, SessionChange, SessionChanges};
 pub use session_edit::SessionEdit;
 pub use session_list::{LOOKED_AT, SessionFilter, SessionPage, SessionsOf};
 pub use session_out::{OutMade, OutRow};

@@ -39,6 +39,11 @@ impl Conversation {
         self.asks = asks;
     }
 
+    /// Drops the message of the newest turn if the turn has ended.
+    pub(super) fn drop_settled(&mut self) {
+        self.newest.take_if(|message| message.row().completed_ms.is_some());
+    }
+
     /// Returns the message of the newest turn. A turn that was lost or whose request was too large has none.
     pub(crate) fn newest(&self) -> Option<&Arc<MessageRow>> {
         self.newest.as_ref().map(TurnMessage::row)

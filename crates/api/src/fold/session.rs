@@ -47,6 +47,12 @@ impl SessionState {
         &self.session
     }
 
+    /// Drops the newest message once it does not change again: its text is in the rows, and this state may be kept for
+    /// long.
+    pub(crate) fn drop_settled(&mut self) {
+        self.conversation.drop_settled();
+    }
+
     /// Applies the next event of the log. Returns its changes, in the order in which clients learn of them.
     pub(crate) fn apply(&mut self, event: &RecordedEvent) -> Vec<Change> {
         let mut changes: Vec<Change> = self.status_before(event).into_iter().collect();

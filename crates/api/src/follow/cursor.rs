@@ -1,17 +1,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use domain::{RecordedEvent, Seq, SessionRef};
+use domain::{RecordedEvent, Seq, SessionIncarnation, SessionRef};
 use signals::Delta;
-use store::Store;
-use tokio::sync::broadcast::error::RecvError;
+use store::{Store, StoreError};
 
 use super::followed::{Following, Want};
 use super::frame::{Frame, Framed};
 use super::hub::Hub;
+use super::page::{LogPages, read_event};
+use super::queue::NoItem;
 use crate::error::ApiError;
-
-const PAGE: i64 = 256;
 
 /// A session's log for the gateway's own use: every event after a sequence number, once and in order, with live text
 /// in between if wanted. A slow user of the cursor pays with a read, not with a broken stream.
@@ -22,6 +21,7 @@ pub(crate) struct Cursor {
     want: Want,
     seen: Seq,
     following: Following,
+    pages: LogPages,
     ready: VecDeque<Step>,
     catching_up: bool,
 }
@@ -56,6 +56,7 @@ impl Cursor {
             want,
             seen: following.tail,
             following,
+            pages: LogPages::default(),
             ready: VecDeque::new(),
             catching_up: true,
         })
@@ -69,6 +70,11 @@ impl Cursor {
     /// Returns the end of the log at the time of the join.
     pub(crate) fn joined_at(&self) -> Seq {
         self.following.tail
+    }
+
+    /// Returns the incarnation of the followed session.
+    pub(crate) fn incarnation(&self) -> SessionIncarnation {
+        self.following.incarnation
     }
 
     /// Lets the first step begin after `seen` instead. Events older than the join cost a read.
@@ -94,22 +100,32 @@ impl Cursor {
                     self.seen = event.seq;
                     return Ok(Step::Event(event));
                 }
-                Ok(Frame::Event(_) | Frame::Workspace(_)) => {}
+                Ok(Frame::Large(seq)) if seq > self.seen => {
+                    let of = self.following.incarnation;
+                    match read_event(&self.store, &self.session, of, seq).await {
+                        Ok(event) => {
+                            self.seen = seq;
+                            return Ok(Step::Event(Arc::new(Framed::new(event))));
+                        }
+                        Err(StoreError::NotFound) => {} // the hub is about to say why
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Ok(Frame::Event(_) | Frame::Large(_) | Frame::Workspace(_)) => {}
                 Ok(Frame::Delta(delta)) => return Ok(Step::Delta(delta)),
-                Err(RecvError::Lagged(_)) => {
+                Err(NoItem::Behind) => {
                     self.following = self.hub.follow(&self.session, self.want).await?;
                     self.catching_up = true;
                 }
-                Ok(Frame::Gone) | Err(RecvError::Closed) => return Ok(Step::Gone),
+                Ok(Frame::Gone) | Err(NoItem::Closed | NoItem::Yet) => return Ok(Step::Gone),
             }
         }
     }
 
     async fn catch_up(&mut self) -> Result<(), ApiError> {
         if self.seen < self.following.tail {
-            let (org, session) = (self.session.org, self.session.session.clone());
             let of = self.following.incarnation;
-            let page = self.store.events_of(org, session, of, self.seen, PAGE).await?.items;
+            let page = self.pages.read(&self.store, &self.session, of, self.seen).await?;
             let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
             let tail = self.following.tail;
             for event in page.into_iter().take_while(|event| event.seq <= tail) {

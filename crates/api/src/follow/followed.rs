@@ -1,17 +1,14 @@
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::{MessageId, RecordedEvent, Seq, SessionIncarnation, SessionRef};
 use signals::Delta;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, watch};
 
+use super::budget::QueueBudget;
 use super::frame::{Frame, Framed};
 use super::live::{Added, Live};
+use super::queue::{QueueReader, QueueSender};
 use crate::view::RepositoryView;
-
-/// How many frames a client may be behind before it is cut off with a `resync`.
-const QUEUE: usize = 1_024;
-/// How many events a follower without live text may be behind before it has to read them.
-const EVENT_QUEUE: usize = 128;
 
 /// The frames that a follower wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +23,9 @@ pub(crate) enum Want {
 pub(super) struct Followed {
     pub(super) session: SessionRef,
     state: Mutex<State>,
-    /// Created for the first follower that wants it: the queue takes 40 KiB, and most followers only wait for an end.
-    frames: OnceLock<broadcast::Sender<Frame>>,
-    /// The channel without live text.
-    events: broadcast::Sender<Frame>,
+    frames: QueueSender<Frame>,
+    /// The queue without live text.
+    events: QueueSender<Frame>,
     /// Wakes the reader when the log is longer than what it has sent.
     pub(super) poke: Notify,
     phase: watch::Sender<Phase>,
@@ -60,11 +56,11 @@ pub(crate) struct Following {
     pub(crate) incarnation: SessionIncarnation,
     pub(crate) tail: Seq,
     pub(crate) live: Vec<Delta>,
-    pub(crate) frames: broadcast::Receiver<Frame>,
+    pub(crate) frames: QueueReader<Frame>,
 }
 
 impl Followed {
-    pub(super) fn new(session: SessionRef) -> Arc<Self> {
+    pub(super) fn new(session: SessionRef, budget: &Arc<QueueBudget>) -> Arc<Self> {
         let state = State {
             incarnation: SessionIncarnation::default(),
             tail: Seq(0),
@@ -72,10 +68,10 @@ impl Followed {
             live: Live::default(),
         };
         Arc::new(Self {
+            frames: QueueSender::new(budget, session.org),
+            events: QueueSender::new(budget, session.org),
             session,
             state: Mutex::new(state),
-            frames: OnceLock::new(),
-            events: broadcast::Sender::new(EVENT_QUEUE),
             poke: Notify::new(),
             phase: watch::Sender::new(Phase::Starting),
         })
@@ -90,10 +86,7 @@ impl Followed {
         }
         let state = self.lock();
         let (live, frames) = match want {
-            Want::Everything => {
-                let frames = self.frames.get_or_init(|| broadcast::Sender::new(QUEUE));
-                (state.live.snapshot(), frames.subscribe())
-            }
+            Want::Everything => (state.live.snapshot(), self.frames.subscribe()),
             Want::Events => (Vec::new(), self.events.subscribe()),
         };
         if want == Want::Everything && state.heard > state.tail {
@@ -103,7 +96,7 @@ impl Followed {
     }
 
     /// Counts as a follower from now on, even before [`join`](Self::join) returns.
-    pub(super) fn hold(&self) -> broadcast::Receiver<Frame> {
+    pub(super) fn hold(&self) -> QueueReader<Frame> {
         self.events.subscribe()
     }
 
@@ -113,11 +106,11 @@ impl Followed {
     }
 
     fn watchers(&self) -> usize {
-        self.frames.get().map_or(0, broadcast::Sender::receiver_count)
+        self.frames.readers()
     }
 
     pub(super) fn followers(&self) -> usize {
-        self.watchers() + self.events.receiver_count()
+        self.watchers() + self.events.readers()
     }
 
     /// Lets followers join: the log reaches to `tail`, and `live` is the text since then.
@@ -151,7 +144,7 @@ impl Followed {
     /// Ends: the session is deleted, or the process stops. A later join returns `None`.
     pub(super) fn end(&self) {
         self.phase.send_replace(Phase::Ended);
-        self.send(Frame::Gone);
+        self.send(&Frame::Gone);
     }
 
     /// Notes that the log reaches to `seq`.
@@ -221,7 +214,7 @@ impl Followed {
         let added = state.live.note(&event.event);
         state.tail = event.seq;
         self.send_added(added);
-        self.send(Frame::Event(Arc::new(Framed::new(event))));
+        self.send(&Frame::of_event(event));
     }
 
     /// Returns whether no earlier delta or event has mentioned this message.
@@ -240,28 +233,21 @@ impl Followed {
 
     /// Sends how far the session's workspace is.
     pub(super) fn tell(&self, workspace: RepositoryView) {
-        if let Some(frames) = self.frames.get() {
-            // An error means that the last follower is just leaving.
-            let _ = frames.send(Frame::Workspace(Arc::new(Framed::new(workspace))));
-        }
+        self.frames.send(Frame::Workspace(Arc::new(Framed::new(workspace))));
     }
 
     fn send_added(&self, added: Added) {
         if let Added::New(delta) = added
-            && let Some(frames) = self.frames.get()
-            && frames.receiver_count() > 0
+            && self.is_watched()
         {
-            // An error means that the last follower is just leaving.
-            let _ = frames.send(Frame::Delta(Arc::new(Framed::new(delta))));
+            self.frames.send(Frame::of_delta(delta));
         }
     }
 
-    fn send(&self, frame: Frame) {
-        // An error means that nobody follows now; the next follower reads Postgres.
-        let _ = self.events.send(frame.clone());
-        if let Some(frames) = self.frames.get() {
-            let _ = frames.send(frame);
-        }
+    /// Whoever follows later reads Postgres.
+    fn send(&self, frame: &Frame) {
+        self.events.send(frame.clone());
+        self.frames.send(frame.clone());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -282,7 +268,8 @@ mod tests {
     fn followed() -> Arc<Followed> {
         let mut mint = IdMint::after(Stamp::default(), 1);
         let (location, session) = (LocationId::mint(&mut mint), SessionId::mint(&mut mint));
-        Followed::new(SessionRef { org: OrgId::FIRST, location, session })
+        let session = SessionRef { org: OrgId::FIRST, location, session };
+        Followed::new(session, &Arc::default())
     }
 
     fn event(seq: i64) -> RecordedEvent {
@@ -302,11 +289,12 @@ mod tests {
     }
 
     /// Returns the numbers of the received events; `None` for live text.
-    fn received(frames: &mut broadcast::Receiver<Frame>) -> Vec<Option<i64>> {
+    fn received(frames: &mut QueueReader<Frame>) -> Vec<Option<i64>> {
         let mut seen = Vec::new();
         while let Ok(frame) = frames.try_recv() {
             seen.push(match frame {
                 Frame::Event(event) => Some(event.seq.0),
+                Frame::Large(seq) => Some(seq.0),
                 Frame::Delta(_) | Frame::Workspace(_) => None,
                 Frame::Gone => panic!("nothing ended"),
             });

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use signals::{Delta, DeltaKind};
 
+use super::queue::Weighed;
 use crate::view::RepositoryView;
 
 /// A frame for a session's followers, shared by all of them.
@@ -15,6 +16,8 @@ use crate::view::RepositoryView;
 pub(crate) enum Frame {
     /// A durable event.
     Event(Arc<Framed<RecordedEvent>>),
+    /// A durable event that is too large to wait in a queue: it is read again.
+    Large(Seq),
     /// Live text.
     Delta(Arc<Framed<Delta>>),
     /// How far the session's workspace is.
@@ -23,16 +26,55 @@ pub(crate) enum Frame {
     Gone,
 }
 
+/// The most bytes of an event that waits in a queue.
+pub(super) const MAX_QUEUED_BYTES: usize = 64 * 1024;
+/// What a place in a queue takes besides its text.
+const PLACE_BYTES: usize = 512;
+
+impl Frame {
+    /// Returns the frame of an event: the event, or its number if it is large.
+    pub(super) fn of_event(event: RecordedEvent) -> Self {
+        let bytes = event.event.payload_bytes();
+        if bytes > MAX_QUEUED_BYTES {
+            return Self::Large(event.seq);
+        }
+        Self::Event(Arc::new(Framed::weighing(bytes, event)))
+    }
+
+    pub(super) fn of_delta(delta: Delta) -> Self {
+        Self::Delta(Arc::new(Framed::weighing(delta.text.len(), delta)))
+    }
+}
+
+impl Weighed for Frame {
+    /// Counts the value and its text for clients.
+    fn weight(&self) -> usize {
+        let bytes = match self {
+            Self::Event(event) => event.weight,
+            Self::Delta(delta) => delta.weight,
+            Self::Large(_) | Self::Workspace(_) | Self::Gone => 0,
+        };
+        PLACE_BYTES + 2 * bytes
+    }
+}
+
 /// A value with its text for clients, which is rendered once, when the first client needs it.
 #[derive(Debug)]
 pub(crate) struct Framed<T> {
     what: T,
+    /// The bytes of the value's own text, about.
+    weight: usize,
     bytes: OnceLock<Bytes>,
 }
 
 impl<T> Framed<T> {
+    /// Makes one that waits in no queue.
     pub(crate) fn new(what: T) -> Self {
-        Self { what, bytes: OnceLock::new() }
+        Self::weighing(0, what)
+    }
+
+    fn weighing(weight: usize, what: T) -> Self {
+        Self { what, weight, bytes: OnceLock::new() }
     }
 }
 

@@ -6,10 +6,11 @@ use domain::{OrgId, RecordedEvent, Seq, SessionId, SessionIncarnation, SessionRe
 use signals::Signals;
 use store::Store;
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
-use tokio::sync::broadcast;
 
+use super::budget::QueueBudget;
 use super::followed::{Followed, Following, Want};
 use super::frame::Frame;
+use super::queue::QueueReader;
 use super::reader::Reader;
 use crate::error::ApiError;
 use crate::wake::Waker;
@@ -42,6 +43,7 @@ pub(crate) struct Hub {
     tasks: TaskGroup,
     entries: Mutex<HashMap<Key, Entry>>,
     streams: CancellationToken,
+    budget: Arc<QueueBudget>,
 }
 
 impl Hub {
@@ -53,8 +55,9 @@ impl Hub {
     ) -> Arc<Self> {
         let streams = tasks.token().child_token();
         let entries = Mutex::default();
-        let hub = Arc::new(Self { store, signals, waker, tasks: tasks.clone(), entries, streams });
-        tasks.spawn(TICK, hub.clone().ticks());
+        let (tasks, budget) = (tasks.clone(), Arc::default());
+        let hub = Arc::new(Self { store, signals, waker, tasks, entries, streams, budget });
+        hub.tasks.spawn(TICK, hub.clone().ticks());
         hub
     }
 
@@ -107,14 +110,16 @@ impl Hub {
         self.streams.clone()
     }
 
+    /// Returns the accounts of the queues of all followers here.
+    pub(super) fn budget(&self) -> &Arc<QueueBudget> {
+        &self.budget
+    }
+
     pub(crate) fn end_streams(&self) {
         self.streams.cancel();
     }
 
-    fn entry(
-        &self,
-        session: &SessionRef,
-    ) -> Result<(Arc<Followed>, broadcast::Receiver<Frame>), ApiError> {
+    fn entry(&self, session: &SessionRef) -> Result<(Arc<Followed>, QueueReader<Frame>), ApiError> {
         let key = (session.org, session.session.clone());
         let mut entries = self.lock();
         // An ended entry's session was gone, but it may have been created again since.
@@ -135,7 +140,7 @@ impl Hub {
                 message: "the organisation follows as many sessions here as it may; end some streams",
             });
         }
-        let followed = Followed::new(session.clone());
+        let followed = Followed::new(session.clone(), &self.budget);
         let held = followed.hold();
         let stop = self.streams.child_token();
         let reader = Reader {

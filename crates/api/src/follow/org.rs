@@ -7,5 +7,7 @@ mod told;
 mod untold;
 
 pub(crate) use feed::Feeds;
+#[cfg(test)]
+pub(crate) use frame::FrameSource;
 pub(crate) use frame::StockFrame;
 pub(crate) use held::HoldGuard;

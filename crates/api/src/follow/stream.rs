@@ -12,12 +12,13 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use rand::RngExt;
 use store::{Store, StoreError};
 use tasks::CancellationToken;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 use super::followed::{Following, Want};
 use super::frame::{Frame, Framed, LiveFrame};
 use super::hub::Hub;
+use super::page::{LogPages, read_event};
+use super::queue::NoItem;
 use crate::error::ApiError;
 use crate::shares::Share;
 
@@ -26,7 +27,6 @@ const PING_EVERY: Duration = Duration::from_secs(15);
 /// The age at which a stream ends, plus up to a third at random, so that connections spread over gateways again and a
 /// revoked key stops working.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
-const PAGE: i64 = 256;
 const GONE: LiveFrame<'_> = LiveFrame::Gone { reason: "session deleted" };
 const SHUTDOWN: LiveFrame<'_> = LiveFrame::Reconnect { reason: "shutdown" };
 const TOO_OLD: LiveFrame<'_> = LiveFrame::Reconnect { reason: "max age" };
@@ -40,6 +40,7 @@ pub(crate) struct LogStream {
     following: Following,
     /// Whether the log may have events before the point where live frames begin.
     catching_up: bool,
+    pages: LogPages,
     ready: std::collections::VecDeque<Bytes>,
     stop: CancellationToken,
     ends: Instant,
@@ -70,6 +71,7 @@ impl LogStream {
             sent: after,
             following,
             catching_up: true,
+            pages: LogPages::default(),
             ready: std::iter::once(retry).chain(gone).collect(),
             stop: hub.streams_end(),
             ends: Instant::now() + MAX_AGE + Duration::from_secs(jitter),
@@ -106,9 +108,8 @@ impl LogStream {
     /// Reads the next page between the last event sent and the point where live frames begin.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         if self.sent < self.following.tail {
-            let at = (self.session.org, self.session.session.clone());
             let of = self.following.incarnation;
-            let page = self.store.events_of(at.0, at.1, of, self.sent, PAGE).await?.items;
+            let page = self.pages.read(&self.store, &self.session, of, self.sent).await?;
             let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
             for event in page {
                 if event.seq > self.following.tail {
@@ -147,6 +148,20 @@ impl LogStream {
                 self.sent = event.seq;
                 Some(event.bytes(self.following.incarnation))
             }
+            Ok(Ok(Frame::Large(seq))) => {
+                if seq <= self.sent {
+                    return None;
+                }
+                let of = self.following.incarnation;
+                match read_event(&self.store, &self.session, of, seq).await {
+                    Ok(event) => {
+                        self.sent = seq;
+                        Some(Framed::new(event).bytes(of))
+                    }
+                    Err(StoreError::NotFound) => None, // the hub is about to say why
+                    Err(error) => self.end(&error),
+                }
+            }
             Ok(Ok(Frame::Delta(delta))) => Some(delta.bytes()),
             Ok(Ok(Frame::Workspace(workspace))) => Some(workspace.bytes()),
             Ok(Ok(Frame::Gone)) => {
@@ -156,11 +171,11 @@ impl LogStream {
                 }
                 Some(GONE.bytes())
             }
-            Ok(Err(RecvError::Lagged(_))) => {
+            Ok(Err(NoItem::Behind)) => {
                 self.over = true;
                 Some(self.resync("too slow"))
             }
-            Ok(Err(RecvError::Closed)) => {
+            Ok(Err(NoItem::Closed | NoItem::Yet)) => {
                 self.over = true;
                 None
             }

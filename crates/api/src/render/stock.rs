@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use domain::{
-    Answer, AskId, Finish, ModelRef, PartId, PartKind, TimestampMs, ToolState, TurnOutcome,
+    Answer, AskId, Finish, ModelRef, PartId, PartKind, SessionId, TimestampMs, ToolState,
+    TurnOutcome,
 };
 use serde_json::json;
 use signals::DeltaKind;
@@ -64,6 +65,28 @@ pub(crate) fn deleted(
     let mut renderer = Renderer::new(facts, state, now);
     renderer.session(StockKind::SessionDeleted);
     renderer.out.into_events()
+}
+
+/// Shows that a session was deleted of which only the place is known.
+pub(crate) fn deleted_unseen(
+    session: &SessionId,
+    project: &str,
+    directory: &str,
+    version: &str,
+    now: TimestampMs,
+) -> StockEvent {
+    let mut out = StockEvents::at(session.to_string(), now);
+    let info = json!({
+        "id": session,
+        "slug": session,
+        "projectID": project,
+        "directory": directory,
+        "title": "",
+        "version": version,
+        "time": { "created": now, "updated": now },
+    });
+    out.push(StockKind::SessionDeleted, json!({ "info": info }));
+    out.into_events().swap_remove(0)
 }
 
 struct Renderer<'a> {

@@ -236,11 +236,12 @@ async fn a_client_that_does_not_read_is_cut_with_a_resync_and_loses_nothing() ->
     let mut turn = begin(&world, &at(&world, &id).await?).await?;
     let mut watcher = follow(&world, &gateway, &id, None).await;
     watcher.until(|sse| sse.event == "attempt.started").await;
+    let word = "word ".repeat(200);
     for _ in 0..50 {
         for _ in 0..50 {
-            turn.say(&world, "word ");
+            turn.say(&world, &word);
         }
-        let offset = turn.sent() - 5;
+        let offset = turn.sent() - 1_000;
         watcher
             .until(|sse| sse.data["offset"] == offset || sse.data["offset"].as_u64() > Some(offset))
             .await;

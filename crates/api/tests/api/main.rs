@@ -12,6 +12,7 @@ mod clients;
 mod context;
 mod contract;
 mod drain;
+mod feeds;
 mod files;
 mod follow;
 mod forks;

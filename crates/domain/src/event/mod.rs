@@ -81,6 +81,21 @@ pub struct RecordedEvent {
     pub event: SessionEvent,
 }
 
+/// A writer that only counts.
+#[derive(Default)]
+struct ByteCount(usize);
+
+impl std::io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 macro_rules! events {
     ($($(#[doc = $doc:literal])+ $variant:ident($payload:ty) = $kind:literal),+ $(,)?) => {
         /// One thing that happened to a session.
@@ -125,6 +140,17 @@ macro_rules! events {
                     $(Self::$variant(payload) => serde_json::to_string(payload)),+
                 };
                 text.expect("payloads hold only strings, numbers and lists of them")
+            }
+
+            /// Returns how many bytes [`Self::payload`] has.
+            #[must_use]
+            pub fn payload_bytes(&self) -> usize {
+                let mut counted = ByteCount::default();
+                let written = match self {
+                    $(Self::$variant(payload) => serde_json::to_writer(&mut counted, payload)),+
+                };
+                written.expect("payloads hold only strings, numbers and lists of them");
+                counted.0
             }
 
             /// Parses a stored event.

@@ -91,3 +91,55 @@ async fn rows_of_three_hours_ago_are_forgotten_and_no_others() {
     assert!(!left.contains(&"3 hours ago".to_owned()), "{left:?}");
     assert!(!world.store.forget_changes().await.expect("nothing is left"));
 }
+
+// Finding core-3 M3: a gateway looked at the newest sessions, and at those that were busy when it looked.
+#[tokio::test]
+async fn a_reader_sees_every_commit_after_its_position() {
+    let world = World::new().await;
+    world.fence(1).await;
+    let (one, two) = (world.session().await, world.session().await);
+    let read =
+        async |after| world.store.session_changes(world.org, after, 100).await.expect("changes");
+    let list = read(None).await;
+    assert!(list.is_list);
+    let listed: Vec<_> = list.sessions.iter().map(|it| (it.last, it.gone)).collect();
+    assert_eq!(listed, [(Seq(1), false); 2]);
+    assert!(list.sessions.iter().all(|it| it.location.as_ref() == Some(&one.location)));
+    let same = read(Some(list.position.clone())).await;
+    assert_eq!((same.is_list, same.sessions), (false, Vec::new()));
+
+    // A commit that was open when the position was read comes later, and is not passed over.
+    let mut late = world.root.begin().await.expect("a transaction");
+    sqlx::query(
+        "INSERT INTO session_change (first, last, incarnation, org_id, session_id)
+         SELECT 7, 9, incarnation, org_id, id FROM session_head WHERE id = $1",
+    )
+    .bind(one.session.as_str())
+    .execute(&mut *late)
+    .await
+    .expect("a row");
+    world.admit(&two, "hello").await;
+    let early = read(Some(list.position)).await;
+    let spans = |changes: &store::SessionChanges| -> Vec<_> {
+        let spans = changes.sessions.iter();
+        spans.map(|it| (it.session.clone(), it.first.0, it.last.0, it.gone)).collect()
+    };
+    assert_eq!(spans(&early), [(two.session.clone(), 2, 2, false)]);
+    late.commit().await.expect("committed");
+    let news = read(Some(early.position)).await;
+    assert_eq!(spans(&news), [(one.session.clone(), 7, 9, false)]);
+
+    world.store.delete_session(world.org, two.session.clone()).await.expect("deleted");
+    let news = read(Some(news.position)).await;
+    assert_eq!(spans(&news), [(two.session.clone(), 0, 0, true)]);
+    assert_eq!(news.sessions[0].location, None);
+
+    // Postgres empties both when it recovers from a crash.
+    sqlx::raw_sql("TRUNCATE session_change; TRUNCATE change_epoch")
+        .execute(&world.root)
+        .await
+        .expect("empty");
+    let again = read(Some(news.position)).await;
+    assert!(again.is_list);
+    assert_eq!(spans(&again), [(one.session.clone(), 0, 1, false)]);
+}

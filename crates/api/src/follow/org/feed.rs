@@ -1,50 +1,53 @@
 //! The events of an organisation's sessions in the stock shape: one reader per organisation and gateway, for all its
 //! clients of `/event`.
 //!
-//! A session is followed once this gateway touches it, or once a look at the organisation (every second) finds new
-//! events in it. A session that only another gateway touches, and that is neither busy nor among the newest, appears
-//! with its next change.
+//! A session is followed once this gateway touches it, or once a look at the changes of the organisation (each 0.8 s)
+//! finds new events in it. The looks read from a position, so they find each commit and each deletion, whoever made it
+//! (docs/decisions/0058, 0097).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::{
     Clock, IdMint, LocationId, MessageId, OrgId, RecordedEvent, Seq, SessionEvent, SessionId,
-    SessionRef, Stamp, TimestampMs,
+    SessionIncarnation, SessionRef, Stamp, TimestampMs,
 };
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt, stream};
-use store::{Messages, OrgHead, SessionRow, Store};
+use store::{ChangePosition, Messages, SessionChange, SessionRow, Store, StoreError};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
-use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::frame::{StockFrame, frame};
+use super::frame::{EventPlace, FrameSource, StockFrame};
 use super::held::{HeldPrompts, HoldGuard};
-use super::told::Told;
+use super::told::{KnownSession, Told};
 use super::untold::Untold;
 use crate::changes::{changes, summaries};
 use crate::error::ApiError;
 use crate::fold::{Change, SessionState};
+use crate::follow::queue::{QueueReader, QueueSender};
 use crate::follow::{Cursor, Hub, Step, Want};
-use crate::render::{StockEvent, StockFacts, asked, deleted, events, failed, files, toast};
+use crate::render::{
+    StockEvent, StockFacts, asked, deleted, deleted_unseen, events, failed, files, toast,
+};
 use crate::settings::ApiSettings;
+use crate::view::SessionContext;
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
-/// How many frames a client may be behind before its stream ends: a third of a second of 800 turns a second.
-const QUEUE: usize = 8_192;
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How soon a session is tried again that could not be followed.
+const RETRY_EVERY: Duration = Duration::from_millis(200);
+const LOOK_EVERY: Duration = Duration::from_millis(800);
 /// A session that is idle for this long is no longer followed until it changes again.
 const IDLE_FOR: Duration = Duration::from_secs(60);
-/// The most sessions in one look: the newest, and those with work.
-const NEWEST: i64 = 200;
-const BUSY: i64 = 500;
+/// The most sessions that a feed begins with, the newest ones.
+const NEWEST: i64 = 20_000;
 /// The most followed sessions of one organisation.
 const MAX_FOLLOWED: usize = 512;
-/// The most sessions whose last number is remembered. Beyond that, unfollowed ones are forgotten.
-const MAX_SEEN: usize = 20_000;
+/// The most sessions that are remembered. Beyond that, unfollowed ones are forgotten.
+const MAX_KNOWN: usize = 40_000;
 /// How many looks without a client end a feed.
 const LINGER_LOOKS: u32 = 5;
 /// How long the answer to a released client waits at most for the events before it.
@@ -58,7 +61,7 @@ const PAGE: i64 = 1_000;
 const NEWEST_MESSAGES: i64 = 4;
 
 struct Entry {
-    frames: broadcast::Sender<StockFrame>,
+    frames: QueueSender<StockFrame>,
     touched: mpsc::Sender<SessionRef>,
     told: Arc<Told>,
 }
@@ -102,9 +105,7 @@ impl Feeds {
     pub(crate) fn notify(&self, session: &SessionRow, sentence: &str) {
         if let Some(entry) = self.lock().get(&session.at.org) {
             let event = toast(sentence, &mut IdMint::after(Stamp::default(), self.clock.now_ms()));
-            let directory = session.directory.as_str().into();
-            let _nobody_listens =
-                entry.frames.send(frame(&directory, session.project.as_str(), &event));
+            entry.frames.send(StockFrame::new(source(session), &event));
         }
     }
 
@@ -112,9 +113,7 @@ impl Feeds {
     pub(crate) fn notify_next(&self, session: &SessionRow, sentence: &str) {
         let mut mint = IdMint::after(Stamp::default(), self.clock.now_ms());
         let event = failed(&session.at.session, sentence, &mut mint);
-        let directory = session.directory.as_str().into();
-        let frame = frame(&directory, session.project.as_str(), &event);
-        self.untold.keep(session.at.org, frame);
+        self.untold.keep(session.at.org, StockFrame::new(source(session), &event));
     }
 
     /// Keeps a session's frames until the guard is dropped, for a released client that has sent a prompt while its
@@ -141,7 +140,7 @@ impl Feeds {
             let told = self
                 .lock()
                 .get(&org)
-                .and_then(|entry| (entry.frames.receiver_count() > 0).then(|| entry.told.clone()));
+                .and_then(|entry| (entry.frames.readers() > 0).then(|| entry.told.clone()));
             match told {
                 Some(told) => return told,
                 None => came.await,
@@ -162,7 +161,7 @@ impl Feeds {
     pub(crate) async fn subscribe(
         self: &Arc<Self>,
         org: OrgId,
-    ) -> Result<(Vec<StockFrame>, broadcast::Receiver<StockFrame>), ApiError> {
+    ) -> Result<(Vec<StockFrame>, QueueReader<StockFrame>), ApiError> {
         let (replayed, frames) = self.receiver(org).await?;
         self.came.notify_waiters();
         let untold = self.untold.take(org);
@@ -176,7 +175,8 @@ impl Feeds {
         let asks = self.store.pending_asks(org, None).await?;
         let frames = asks.into_iter().map(|row| {
             let event = asked(&row.session.session, &row.message, &row.asked, &mut mint);
-            frame(&row.directory.as_str().into(), row.project.as_str(), &event)
+            let source = FrameSource::new(row.directory.as_str().into(), row.project.as_str());
+            StockFrame::new(source, &event)
         });
         Ok(frames.collect())
     }
@@ -184,31 +184,36 @@ impl Feeds {
     async fn receiver(
         self: &Arc<Self>,
         org: OrgId,
-    ) -> Result<(Vec<StockFrame>, broadcast::Receiver<StockFrame>), ApiError> {
+    ) -> Result<(Vec<StockFrame>, QueueReader<StockFrame>), ApiError> {
         if let Some(entry) = self.lock().get(&org) {
             return Ok(self.held.subscribe(org, &entry.frames));
         }
         let began = self.clock.now_ms();
-        let baseline = self.store.org_heads(org, NEWEST, BUSY).await?;
+        let baseline = self.store.session_changes(org, None, NEWEST).await?;
         let mut entries = self.lock();
         if let Some(entry) = entries.get(&org) {
             return Ok(self.held.subscribe(org, &entry.frames));
         }
-        let frames = broadcast::Sender::new(QUEUE);
+        let frames = QueueSender::new(self.hub.budget(), org);
         let receiver = frames.subscribe();
         let (touched, touches) = mpsc::channel(1_024);
-        let mut told: HashMap<_, _> =
-            baseline.into_iter().map(|head| (head.session.session, head.seq)).collect();
-        told.extend(self.held.taken_up(org));
-        let told = Arc::new(Told::new(told));
+        let known = baseline.sessions.into_iter().map(|it| (it.session.clone(), known(&it)));
+        let told = Arc::new(Told::new(known.collect()));
+        let waiting = self.held.taken_up(org);
+        for (session, (_, before)) in &waiting {
+            told.note(session, *before);
+        }
         entries.insert(org, Entry { frames: frames.clone(), touched, told: told.clone() });
         let feed = Feed {
             feeds: self.clone(),
             org,
             began,
+            position: baseline.position,
             frames,
             told,
             followed: HashMap::new(),
+            waiting,
+            deleted: HashSet::new(),
             cursors: SelectAll::new(),
         };
         self.tasks.spawn(FEED, feed.run(touches));
@@ -224,6 +229,9 @@ impl Feeds {
 type CursorStream = BoxStream<'static, (SessionId, Option<Step>)>;
 
 struct Followed {
+    incarnation: SessionIncarnation,
+    /// The number up to which its log is known to have events.
+    end: Seq,
     state: SessionState,
     facts: StockFacts,
     directory: Arc<str>,
@@ -236,9 +244,15 @@ struct Feed {
     feeds: Arc<Feeds>,
     org: OrgId,
     began: TimestampMs,
-    frames: broadcast::Sender<StockFrame>,
+    /// How far the changes of the organisation's sessions are read.
+    position: ChangePosition,
+    frames: QueueSender<StockFrame>,
     told: Arc<Told>,
     followed: HashMap<SessionId, Followed>,
+    /// The sessions that could not be followed yet.
+    waiting: HashMap<SessionId, (SessionRef, Seq)>,
+    /// The sessions whose deletion clients know, until the changes have it too.
+    deleted: HashSet<SessionIncarnation>,
     cursors: SelectAll<CursorStream>,
 }
 
@@ -246,13 +260,18 @@ impl Feed {
     async fn run(mut self, mut touches: mpsc::Receiver<SessionRef>) -> Result<(), Infallible> {
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut retry = tokio::time::interval(RETRY_EVERY);
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lonely = 0;
         loop {
             tokio::select! {
-                Some(session) = touches.recv() => self.follow(session).await,
+                Some(session) = touches.recv() => {
+                    self.follow(session, Seq(0)).await;
+                }
+                _ = retry.tick(), if !self.waiting.is_empty() => self.follow_waiting().await,
                 Some((session, step)) = self.cursors.next() => self.take(&session, step.as_ref()).await,
                 _ = look.tick() => {
-                    lonely = if self.frames.receiver_count() == 0 { lonely + 1 } else { 0 };
+                    lonely = if self.frames.readers() == 0 { lonely + 1 } else { 0 };
                     if lonely > LINGER_LOOKS && self.leave() {
                         return Ok(());
                     }
@@ -265,7 +284,7 @@ impl Feed {
     /// Removes the feed from the gateway if it has no clients, and returns whether it did.
     fn leave(&self) -> bool {
         let mut entries = self.feeds.lock();
-        let alone = self.frames.receiver_count() == 0;
+        let alone = self.frames.readers() == 0;
         if alone {
             entries.remove(&self.org);
         }
@@ -274,8 +293,9 @@ impl Feed {
 
     /// Follows sessions that have changed, and drops those that have long been idle.
     async fn look(&mut self) {
-        let heads = match self.feeds.store.org_heads(self.org, NEWEST, BUSY).await {
-            Ok(heads) => heads,
+        let after = Some(self.position.clone());
+        let changes = match self.feeds.store.session_changes(self.org, after, NEWEST).await {
+            Ok(changes) => changes,
             Err(error) => {
                 tracing::warn!(%error, "an organisation could not be looked at");
                 return;
@@ -288,39 +308,163 @@ impl Feed {
             }
             kept
         });
-        self.told.shrink(MAX_SEEN, |session| self.followed.contains_key(session));
-        for OrgHead { session, seq, .. } in heads {
-            if self.told.of(&session.session) != Some(seq) {
-                self.follow(session).await;
+        self.told.shrink(MAX_KNOWN, |session| self.followed.contains_key(session));
+        self.position = changes.position;
+        if changes.is_list {
+            self.compare(&changes.sessions).await;
+        }
+        for change in changes.sessions {
+            self.note_change(change).await;
+        }
+    }
+
+    /// Tries to follow the sessions that could not be followed, until one cannot again.
+    async fn follow_waiting(&mut self) {
+        let waiting: Vec<_> = self.waiting.keys().cloned().collect();
+        for session in waiting {
+            if let Some((session, first)) = self.waiting.remove(&session)
+                && !self.follow(session, first).await
+            {
+                return;
             }
         }
     }
 
-    async fn follow(&mut self, session: SessionRef) {
-        if self.followed.contains_key(&session.session) {
+    /// Follows a session that has events which clients do not know, or tells that it is gone.
+    async fn note_change(&mut self, change: SessionChange) {
+        let SessionChange { session, incarnation, location, first, last, gone } = change;
+        if gone {
+            if !self.deleted.remove(&incarnation) {
+                self.tell_deleted(&session, incarnation).await;
+            }
             return;
         }
+        // Without a Location it is gone by now, and the next look has that.
+        let Some(location) = location else { return };
+        if let Some(followed) = self.followed.get_mut(&session) {
+            followed.end = followed.end.max(last);
+        }
+        let is_known = self.told.known(&session).is_some_and(|known| {
+            known.seq >= last && known.incarnation.0.max(incarnation.0) == known.incarnation.0
+        });
+        if !is_known && last > Seq(0) {
+            self.follow(SessionRef { org: self.org, location, session }, first).await;
+        }
+    }
+
+    /// Tells that the known sessions are gone which a list of the newest ones does not have. Sessions that are in the list
+    /// and were forgotten here count as told.
+    async fn compare(&mut self, list: &[SessionChange]) {
+        self.deleted.clear();
+        let newest = self.told.newest();
+        for change in list {
+            let is_new = newest.as_ref().is_some_and(|newest| change.session < *newest);
+            if !is_new && self.told.of(&change.session).is_none() {
+                self.told.enter(change.session.clone(), known(change));
+            }
+        }
+        let listed: HashSet<_> = list.iter().map(|it| it.incarnation).collect();
+        let is_whole = i64::try_from(list.len()).is_ok_and(|listed| listed < NEWEST);
+        let end = list.last().map(|last| &last.session);
+        let missing = self.told.pick(|session, known| {
+            let is_in_range = is_whole || end.is_some_and(|end| session <= end);
+            is_in_range && known.incarnation.0 != 0 && !listed.contains(&known.incarnation)
+        });
+        for (session, incarnation) in missing {
+            self.tell_deleted(&session, incarnation).await;
+        }
+    }
+
+    /// Tells that a session was deleted, unless a later one has its id.
+    async fn tell_deleted(&mut self, session: &SessionId, incarnation: SessionIncarnation) {
+        let is_gone = |known: SessionIncarnation| known.0 <= incarnation.0;
+        let now = self.feeds.clock.now_ms();
+        self.waiting.remove(session);
+        if self.followed.get(session).is_some_and(|followed| !is_gone(followed.incarnation)) {
+            return;
+        }
+        if let Some(followed) = self.followed.remove(session) {
+            followed.stop.cancel();
+            self.told.forget(session);
+            let events = deleted(&followed.facts, &followed.state, now);
+            return self.send(&followed, &followed.directory, events, None);
+        }
+        let known = self.told.known(session);
+        if known.as_ref().is_some_and(|known| !is_gone(known.incarnation)) {
+            return;
+        }
+        self.told.forget(session);
+        let place = match known.and_then(|known| known.location) {
+            Some(location) => self.feeds.store.location(self.org, location).await,
+            None => Err(StoreError::NotFound),
+        };
+        let (source, directory, project) = match place {
+            Ok(place) => {
+                let source =
+                    FrameSource::new(place.directory.as_str().into(), place.project.as_str());
+                (source, place.directory, place.project.to_string())
+            }
+            Err(error) => {
+                if !matches!(error, StoreError::NotFound) {
+                    tracing::warn!(%error, "a deletion is told to listeners at all directories");
+                }
+                (FrameSource::unknown(), String::new(), String::new())
+            }
+        };
+        let version = &self.feeds.settings.version;
+        let event = deleted_unseen(session, &project, &directory, version, now);
+        self.feeds.held.send(self.org, session, &self.frames, StockFrame::new(source, &event));
+    }
+
+    /// Follows a session whose new events begin with `first`; 0 if nobody knows. Returns `false` if it has to be tried
+    /// again.
+    async fn follow(&mut self, session: SessionRef, first: Seq) -> bool {
+        if self.followed.contains_key(&session.session) {
+            return true;
+        }
         if self.followed.len() >= MAX_FOLLOWED {
-            let idle = self.followed.iter().filter(|(_, followed)| !followed.is_busy());
-            let Some(oldest) = idle.min_by_key(|(_, f)| f.moved).map(|(id, _)| id.clone()) else {
-                tracing::warn!(sessions = MAX_FOLLOWED, "too many busy sessions for one feed");
-                return;
+            let is_told = |id: &SessionId, end: Seq| self.told.of(id).is_some_and(|it| it >= end);
+            let done = self
+                .followed
+                .iter()
+                .filter(|(id, followed)| !followed.is_busy() && is_told(id, followed.end));
+            let Some(oldest) = done.min_by_key(|(_, f)| f.moved).map(|(id, _)| id.clone()) else {
+                tracing::debug!(sessions = MAX_FOLLOWED, "too many busy sessions for one feed");
+                self.wait(session, first);
+                return false;
             };
             if let Some(followed) = self.followed.remove(&oldest) {
                 followed.stop.cancel();
             }
         }
-        match self.open(session).await {
-            Ok(()) | Err(ApiError::NotFound(_)) => {}
-            Err(error) => tracing::warn!(%error, "a session joins the feed at the next look"),
+        match self.open(session.clone(), first).await {
+            Ok(()) | Err(ApiError::NotFound(_)) => true,
+            Err(error) => {
+                tracing::warn!(%error, "a session joins the feed later");
+                self.wait(session, first);
+                false
+            }
         }
     }
 
-    async fn open(&mut self, at: SessionRef) -> Result<(), ApiError> {
+    /// Notes a session that is tried again.
+    fn wait(&mut self, session: SessionRef, first: Seq) {
+        if self.waiting.len() < MAX_KNOWN {
+            self.waiting.entry(session.session.clone()).or_insert((session, first));
+        }
+    }
+
+    async fn open(&mut self, at: SessionRef, first: Seq) -> Result<(), ApiError> {
         let (store, hub) = (&self.feeds.store, &self.feeds.hub);
         let row = store.session(at.org, at.session.clone()).await?;
-        let after = match self.told.of(&at.session) {
-            Some(seq) => seq,
+        let cursor = Cursor::join(hub, store, at.clone(), Want::Everything).await?;
+        let incarnation = cursor.incarnation();
+        let known = self.told.known(&at.session);
+        let known = known.filter(|it| it.incarnation.0 == 0 || it.incarnation == incarnation);
+        let after = match known {
+            Some(known) => known.seq,
+            // An import has all its events at once, with their old times.
+            None if first > Seq(1) => Seq(first.0 - 1),
             // All events are new, although those that a fork copied keep their old times.
             None if row.created_ms >= self.began => Seq(0),
             None => store.seq_before(at.org, at.session.clone(), self.began).await?,
@@ -331,7 +475,7 @@ impl Feed {
             let id = at.session.clone();
             store.transcript(at.org, id, Messages::Newest, NEWEST_MESSAGES).await?.messages
         };
-        let cursor = Cursor::join(hub, store, at.clone(), Want::Everything).await?.after(after);
+        let cursor = cursor.after(after);
         let settings = &self.feeds.settings;
         let mut summaries = summaries(store, std::slice::from_ref(&row)).await?;
         let facts = StockFacts {
@@ -345,6 +489,7 @@ impl Feed {
             false => Vec::new(),
         };
         let asks = asks.into_iter().map(|row| row.asked).collect();
+        let end = row.seq;
         let state = SessionState::resume(row, newest).waiting_for(asks);
         let stop = hub.streams_end().child_token();
         let id = at.session.clone();
@@ -356,15 +501,17 @@ impl Feed {
                     Ok(Step::Gone) => Some(((id, Some(Step::Gone)), None)),
                     Ok(step) => Some(((id, Some(step)), Some(cursor))),
                     Err(error) => {
-                        tracing::warn!(%error, "a session leaves the feed until the next look");
+                        tracing::warn!(%error, "a session leaves the feed for a moment");
                         Some(((id, None), None))
                     }
                 }
             }
         });
         self.cursors.push(steps.take_until(stop.clone().cancelled_owned().fuse()).boxed());
-        let followed = Followed { state, facts, directory, moved: Instant::now(), stop };
-        self.told.note(&at.session, after);
+        let moved = Instant::now();
+        let followed = Followed { incarnation, end, state, facts, directory, moved, stop };
+        let known = KnownSession { seq: after, incarnation, location: Some(at.location) };
+        self.told.enter(at.session.clone(), known);
         self.followed.insert(at.session, followed);
         Ok(())
     }
@@ -376,10 +523,12 @@ impl Feed {
             Some(Step::Event(event)) => {
                 let changes = followed.state.apply(event);
                 let events = followed.shown(&changes, event.time);
+                followed.state.drop_settled();
                 if let SessionEvent::SessionMoved(moved) = &event.event {
-                    self.moved(session, &moved.from, &events).await;
+                    self.told.note_move(session, &moved.to);
+                    self.moved(session, &moved.from, events).await;
                 } else if let Some(followed) = self.followed.get(session) {
-                    self.send(followed, &followed.directory, &events);
+                    self.send(followed, &followed.directory, events, Some(event.seq));
                 }
                 if let Err(error) = self.read(session, event, &changes).await {
                     tracing::warn!(%error, "what a session changed in files is not told");
@@ -390,17 +539,20 @@ impl Feed {
                 let changes = followed.state.hear(delta);
                 let events = followed.shown(&changes, self.feeds.clock.now_ms());
                 if let Some(followed) = self.followed.get(session) {
-                    self.send(followed, &followed.directory, &events);
+                    self.send(followed, &followed.directory, events, None);
                 }
             }
             Some(Step::Gone) | None => {
                 let Some(followed) = self.followed.remove(session) else { return };
                 followed.stop.cancel();
-                if step.is_some() && !self.feeds.streams_end().is_cancelled() {
+                if step.is_none() {
+                    self.wait(followed.state.session().at.clone(), Seq(0));
+                } else if !self.feeds.streams_end().is_cancelled() {
                     self.told.forget(session);
+                    self.deleted.insert(followed.incarnation);
                     let now = self.feeds.clock.now_ms();
                     let events = deleted(&followed.facts, &followed.state, now);
-                    self.send(&followed, &followed.directory, &events);
+                    self.send(&followed, &followed.directory, events, None);
                 }
             }
         }
@@ -408,21 +560,21 @@ impl Feed {
 
     /// Sends a move to the listeners at both directories. The row may already have the new directory, so the old one
     /// comes from the old Location.
-    async fn moved(&mut self, session: &SessionId, from: &LocationId, events: &[StockEvent]) {
+    async fn moved(&mut self, session: &SessionId, from: &LocationId, events: Vec<StockEvent>) {
         let before = self.feeds.store.location(self.org, from.clone()).await;
         let Some(followed) = self.followed.get_mut(session) else { return };
         followed.directory = followed.state.session().directory.as_str().into();
         let Some(followed) = self.followed.get(session) else { return };
         match before {
             Ok(before) if *before.directory != *followed.directory => {
-                self.send(followed, &before.directory.into(), events);
+                self.send(followed, &before.directory.into(), events.clone(), None);
             }
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(%error, "listeners at a session's old directory miss its move")
             }
         }
-        self.send(followed, &followed.directory, events);
+        self.send(followed, &followed.directory, events, None);
     }
 
     /// Sends those changes of an event that take a read: of files, and of messages that a Revert removed.
@@ -432,7 +584,7 @@ impl Feed {
         event: &RecordedEvent,
         told: &[Change],
     ) -> Result<(), ApiError> {
-        if !told.contains(&Change::Files) || self.frames.receiver_count() == 0 {
+        if !told.contains(&Change::Files) || self.frames.readers() == 0 {
             return Ok(());
         }
         let store = &self.feeds.store;
@@ -450,20 +602,48 @@ impl Feed {
         let mut events = followed.shown(&removed, event.time);
         events.extend(files(&followed.facts, &followed.state, &diff, event.time));
         let Some(followed) = self.followed.get(session) else { return Ok(()) };
-        self.send(followed, &followed.directory, &events);
+        self.send(followed, &followed.directory, events, None);
         Ok(())
     }
 
-    fn send(&self, followed: &Followed, directory: &Arc<str>, events: &[StockEvent]) {
+    /// Sends events, which the one with the number `seq` of the log has caused.
+    fn send(
+        &self,
+        followed: &Followed,
+        directory: &Arc<str>,
+        events: Vec<StockEvent>,
+        seq: Option<Seq>,
+    ) {
         let SessionRow { at, project, .. } = followed.state.session();
+        let place = seq.map(|seq| followed.place(seq));
         for event in events {
-            let frame = frame(directory, project.as_str(), event);
+            let source = FrameSource::new(directory.clone(), project.as_str());
+            let frame = match &place {
+                Some(place) => StockFrame::from_log(source, event, place),
+                None => StockFrame::new(source, &event),
+            };
             self.feeds.held.send(self.org, &at.session, &self.frames, frame);
         }
     }
 }
 
+/// Returns the directory and the project of a session's events.
+fn source(session: &SessionRow) -> FrameSource {
+    FrameSource::new(session.directory.as_str().into(), session.project.as_str())
+}
+
+fn known(change: &SessionChange) -> KnownSession {
+    let SessionChange { incarnation, location, last, .. } = change;
+    KnownSession { seq: *last, incarnation: *incarnation, location: location.clone() }
+}
+
 impl Followed {
+    fn place(&self, seq: Seq) -> EventPlace {
+        let (session, incarnation) = (self.state.session().at.clone(), self.incarnation);
+        let context = SessionContext::of(self.state.session(), || self.facts.default_model.clone());
+        EventPlace { session, incarnation, seq, context }
+    }
+
     fn is_busy(&self) -> bool {
         self.state.session().busy
     }

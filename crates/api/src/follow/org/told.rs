@@ -1,29 +1,70 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use domain::{Seq, SessionId};
+use domain::{LocationId, Seq, SessionId, SessionIncarnation};
 use tokio::sync::Notify;
 
-/// The number of the last event of each session that an organisation's clients have received.
+/// A session of an organisation, and how far its clients have its events.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct KnownSession {
+    /// The number of the last event that clients have received.
+    pub(super) seq: Seq,
+    /// Which session with the id; the default if nobody knows.
+    pub(super) incarnation: SessionIncarnation,
+    /// Its Location, which says the directory of a session that is gone.
+    pub(super) location: Option<LocationId>,
+}
+
+/// The sessions of an organisation as its clients know them.
 #[derive(Debug)]
 pub(super) struct Told {
-    sessions: Mutex<HashMap<SessionId, Seq>>,
+    sessions: Mutex<HashMap<SessionId, KnownSession>>,
     news: Notify,
 }
 
 impl Told {
-    pub(super) fn new(sessions: HashMap<SessionId, Seq>) -> Self {
+    pub(super) fn new(sessions: HashMap<SessionId, KnownSession>) -> Self {
         Self { sessions: Mutex::new(sessions), news: Notify::new() }
     }
 
     pub(super) fn of(&self, session: &SessionId) -> Option<Seq> {
-        self.lock().get(session).copied()
+        self.lock().get(session).map(|known| known.seq)
+    }
+
+    pub(super) fn known(&self, session: &SessionId) -> Option<KnownSession> {
+        self.lock().get(session).cloned()
+    }
+
+    /// Returns the newest session: ids descend.
+    pub(super) fn newest(&self) -> Option<SessionId> {
+        self.lock().keys().min().cloned()
+    }
+
+    /// Returns the sessions that `is_wanted` picks.
+    pub(super) fn pick(
+        &self,
+        is_wanted: impl Fn(&SessionId, &KnownSession) -> bool,
+    ) -> Vec<(SessionId, SessionIncarnation)> {
+        let sessions = self.lock();
+        let wanted = sessions.iter().filter(|(session, known)| is_wanted(session, known));
+        wanted.map(|(session, known)| (session.clone(), known.incarnation)).collect()
+    }
+
+    /// Notes a session, and that clients have everything up to its number.
+    pub(super) fn enter(&self, session: SessionId, known: KnownSession) {
+        self.lock().insert(session, known);
+        self.news.notify_waiters();
     }
 
     /// Notes that clients have everything up to `seq`.
     pub(super) fn note(&self, session: &SessionId, seq: Seq) {
-        self.lock().insert(session.clone(), seq);
+        self.lock().entry(session.clone()).or_default().seq = seq;
         self.news.notify_waiters();
+    }
+
+    /// Notes that a session has moved.
+    pub(super) fn note_move(&self, session: &SessionId, to: &LocationId) {
+        self.lock().entry(session.clone()).or_default().location = Some(to.clone());
     }
 
     pub(super) fn forget(&self, session: &SessionId) {
@@ -49,8 +90,8 @@ impl Told {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Seq>> {
-        // The only foreign code under this lock is `keep`, which only compares.
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, KnownSession>> {
+        // The only foreign code under this lock is `keep` and `is_wanted`, which only compare.
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -55,13 +55,14 @@ impl Untold {
 mod tests {
     use serde_json::json;
 
-    use super::super::frame::frame;
+    use super::super::frame::FrameSource;
     use super::*;
 
     #[test]
     fn a_sentence_is_told_once_and_not_late() {
         let (untold, org) = (Untold::default(), OrgId::FIRST);
-        let one = || frame(&"/w".into(), "prj_a", &json!({ "type": "session.error" }));
+        let source = || FrameSource::new("/w".into(), "prj_a");
+        let one = || StockFrame::new(source(), &json!({ "type": "session.error" }));
         untold.keep(org, one());
         assert_eq!(untold.take(OrgId::random()).len(), 0);
         assert_eq!((untold.take(org).len(), untold.take(org).len()), (1, 0));

@@ -11,15 +11,14 @@ use bytes::{Bytes, BytesMut};
 use domain::{Clock, IdMint, Stamp};
 use futures::stream;
 use serde_json::json;
+use store::Store;
 use tasks::CancellationToken;
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::TryRecvError;
 use tokio::time::timeout;
 
 use super::place::Named;
 use crate::ApiState;
 use crate::error::ApiError;
-use crate::follow::{StockFrame, sse_response};
+use crate::follow::{NoItem, QueueReader, StockFrame, sse_response};
 use crate::render::{StockKind, event};
 use crate::surface::extract::CanRead;
 
@@ -37,9 +36,10 @@ enum Reach {
 }
 
 struct Listener {
-    /// Frames from before the stream opened, oldest first.
-    replayed: VecDeque<StockFrame>,
-    frames: broadcast::Receiver<StockFrame>,
+    store: Store,
+    /// Frames before those of the queue, oldest first.
+    ready: VecDeque<StockFrame>,
+    frames: QueueReader<StockFrame>,
     directory: Option<String>,
     reach: Reach,
     clock: Arc<dyn Clock>,
@@ -55,59 +55,79 @@ impl Listener {
             self.greeted = true;
             return Some(self.own(StockKind::ServerConnected));
         }
-        while let Some(frame) = self.replayed.pop_front() {
-            if let Some(bytes) = self.wanted(&frame) {
-                return Some(bytes.clone());
-            }
-        }
         // The stream ends rather than have a gap.
-        while !self.is_behind {
+        loop {
+            if let Some(frame) = self.ready.pop_front() {
+                match self.read(&frame).await {
+                    Ok(Some(bytes)) => return Some(self.gather(bytes)),
+                    Ok(None) => continue,
+                    Err(error) => {
+                        tracing::warn!(%error, "a stream ends, since an event could not be read");
+                        return None;
+                    }
+                }
+            }
+            if self.is_behind {
+                return None;
+            }
             let received = tokio::select! {
                 () = self.stop.cancelled() => return None,
                 received = timeout(HEARTBEAT_EVERY, self.frames.recv()) => received,
             };
             match received {
-                Ok(Ok(frame)) => {
-                    if let Some(bytes) = self.wanted(&frame).cloned() {
-                        return Some(self.gather(bytes));
-                    }
-                }
+                Ok(Ok(frame)) => self.ready.push_back(frame),
                 Ok(Err(_)) => return None,
                 Err(_) => return Some(self.own(StockKind::ServerHeartbeat)),
             }
         }
-        None
+    }
+
+    /// Returns the text of a frame, if the client wants it. A large one takes a read.
+    async fn read(&self, frame: &StockFrame) -> Result<Option<Bytes>, ApiError> {
+        if !self.wants(frame) {
+            return Ok(None);
+        }
+        let local = frame.read(&self.store).await?;
+        Ok(local.map(|local| self.shown(frame, &local)))
     }
 
     /// Returns a chunk of `first` and of the frames after it that are there already. A busy organisation has thousands
     /// a second, and each chunk has its cost.
     fn gather(&mut self, first: Bytes) -> Bytes {
         let mut chunk = None::<BytesMut>;
-        while chunk.as_ref().is_none_or(|chunk| chunk.len() < CHUNK) {
-            match self.frames.try_recv() {
+        while chunk.as_ref().map_or(first.len(), BytesMut::len) < CHUNK {
+            let next = match self.ready.pop_front() {
+                Some(frame) => Ok(frame),
+                None => self.frames.try_recv(),
+            };
+            match next {
+                Ok(frame) if !self.wants(&frame) => {}
                 Ok(frame) => {
-                    if let Some(bytes) = self.wanted(&frame) {
-                        let chunk = chunk.get_or_insert_with(|| BytesMut::from(&first[..]));
-                        chunk.extend_from_slice(bytes);
-                    }
+                    let Some(local) = frame.local() else {
+                        self.ready.push_front(frame);
+                        break;
+                    };
+                    let chunk = chunk.get_or_insert_with(|| BytesMut::from(&first[..]));
+                    chunk.extend_from_slice(&self.shown(&frame, local));
                 }
-                Err(TryRecvError::Lagged(_)) => {
+                Err(NoItem::Behind) => {
                     self.is_behind = true;
                     break;
                 }
-                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                Err(NoItem::Yet | NoItem::Closed) => break,
             }
         }
         chunk.map_or(first, BytesMut::freeze)
     }
 
-    fn wanted<'a>(&self, frame: &'a StockFrame) -> Option<&'a Bytes> {
+    fn wants(&self, frame: &StockFrame) -> bool {
+        self.directory.as_deref().is_none_or(|directory| frame.is_of(directory))
+    }
+
+    fn shown(&self, frame: &StockFrame, local: &Bytes) -> Bytes {
         match self.reach {
-            Reach::Global => Some(frame.global()),
-            Reach::Local => {
-                let wanted = self.directory.as_deref();
-                wanted.is_none_or(|wanted| wanted == frame.directory()).then(|| frame.local())
-            }
+            Reach::Global => frame.global(local),
+            Reach::Local => local.clone(),
         }
     }
 
@@ -130,7 +150,8 @@ async fn listen(
     let share = state.streams().take(access.org.to_string())?;
     let (replayed, frames) = state.feeds().subscribe(access.org).await?;
     let listener = Listener {
-        replayed: replayed.into(),
+        store: state.store().clone(),
+        ready: replayed.into(),
         frames,
         directory,
         reach,
@@ -165,20 +186,29 @@ pub(crate) async fn global(
 
 #[cfg(test)]
 mod tests {
-    use domain::SystemClock;
+    use domain::{OrgId, SystemClock};
+    use store::StoreOptions;
 
     use super::*;
+    use crate::follow::{FrameSource, QueueBudget, QueueLimits, QueueSender};
 
-    fn sent(sender: &broadcast::Sender<StockFrame>, texts: &[&'static str]) {
+    fn queue(stream: usize) -> QueueSender<StockFrame> {
+        let limits = QueueLimits { stream, ..QueueLimits::default() };
+        QueueSender::new(&QueueBudget::new(limits), OrgId::FIRST)
+    }
+
+    fn sent(sender: &QueueSender<StockFrame>, texts: &[&str]) {
         for text in texts {
-            let frame = StockFrame::new("/d".into(), (*text).into(), Bytes::new());
-            sender.send(frame).expect("a listener");
+            sender.send(StockFrame::new(FrameSource::new("/d".into(), "prj_a"), &json!(text)));
         }
     }
 
-    fn listener(frames: broadcast::Receiver<StockFrame>) -> Listener {
+    fn listener(frames: QueueReader<StockFrame>) -> Listener {
+        // It connects when it is first used.
+        let nowhere = StoreOptions::new("postgres://nobody@127.0.0.1:1/none");
         Listener {
-            replayed: VecDeque::new(),
+            store: Store::connect(&nowhere).expect("a URL"),
+            ready: VecDeque::new(),
             frames,
             directory: Some("/d".into()),
             reach: Reach::Local,
@@ -189,20 +219,24 @@ mod tests {
         }
     }
 
+    fn data(texts: &[&str]) -> String {
+        texts.iter().map(|text| format!("data: \"{text}\"\n\n")).collect()
+    }
+
     #[tokio::test]
     async fn frames_that_are_there_travel_together() {
-        let (sender, frames) = broadcast::channel(8);
-        let mut listener = listener(frames);
-        sent(&sender, &["one ", "two ", "three"]);
-        assert_eq!(listener.next().await.expect("a chunk"), "one two three");
+        let sender = queue(1_000_000);
+        let mut listener = listener(sender.subscribe());
+        sent(&sender, &["one", "two", "three"]);
+        assert_eq!(listener.next().await.expect("a chunk"), data(&["one", "two", "three"]));
         sent(&sender, &["four"]);
-        assert_eq!(listener.next().await.expect("a chunk"), "four");
+        assert_eq!(listener.next().await.expect("a chunk"), data(&["four"]));
     }
 
     #[tokio::test]
     async fn a_stream_that_lost_a_frame_ends() {
-        let (sender, frames) = broadcast::channel(2);
-        let mut behind = listener(frames);
+        let sender = queue(1_200);
+        let mut behind = listener(sender.subscribe());
         sent(&sender, &["one", "two", "three"]);
         assert_eq!(behind.next().await, None, "at its first frame");
 
