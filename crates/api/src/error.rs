@@ -214,6 +214,18 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
+/// What somebody is told who has seen events that are not in the database any more.
+const WENT_BACK: &str = "the database came back without the newest events of the session; look at it, and send again what is \
+                         not there";
+
+impl ApiError {
+    /// Returns the error for a follower whose session's log lacks events that were read before. The session was not
+    /// deleted.
+    pub(crate) fn went_back() -> Self {
+        Self::Unavailable { message: WENT_BACK, cause: None }
+    }
+}
+
 impl From<StoreError> for ApiError {
     /// There is no wildcard arm, so a new store error does not compile until it has a status here.
     fn from(error: StoreError) -> Self {
@@ -228,6 +240,9 @@ impl From<StoreError> for ApiError {
                 message: "the session is just changing its worker; ask again",
                 cause: Some(error.into()),
             },
+            error @ StoreError::WentBack { .. } => {
+                Self::Unavailable { message: WENT_BACK, cause: Some(error.into()) }
+            }
             error @ StoreError::Database(_) if error.is_cut_short() => Self::Unavailable {
                 message: "the database is there, and ended a statement that took too long; ask again when it has less \
                           to do, or ask for less",

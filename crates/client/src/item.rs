@@ -117,13 +117,20 @@ impl LogItem {
     }
 }
 
+/// What a `resync` says.
+#[derive(Deserialize)]
+struct Resync {
+    after: Option<Seq>,
+}
+
 /// The meaning of one frame of the stream.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time, taken apart at once")]
 pub(crate) enum LogFrame {
     Item(LogItem),
-    /// The gateway ends the stream on purpose (`resync`, `reconnect`). Open it again after the last event.
-    Reopen(String),
+    /// The gateway ends the stream on purpose (`resync`, `reconnect`). Open it again after the last event, or after an
+    /// earlier number: then the log lacks events that were received.
+    Reopen(String, Option<Seq>),
     /// The session was deleted.
     Gone,
     /// An unknown kind of frame from a newer service.
@@ -135,7 +142,9 @@ impl LogFrame {
         let unreadable = |why: String| ClientError::Unreadable { what: "the log".into(), why };
         match frame.event.as_str() {
             "resync" | "reconnect" => {
-                return Ok(Self::Reopen(format!("the service asked for a {}", frame.event)));
+                let why = format!("the service asked for a {}", frame.event);
+                let named = serde_json::from_str::<Resync>(&frame.data).ok();
+                return Ok(Self::Reopen(why, named.and_then(|named| named.after)));
             }
             "gone" => return Ok(Self::Gone),
             "delta" => {
@@ -202,8 +211,10 @@ mod tests {
         let newer = r#"{"seq":3,"id":"evt_1","time":5,"type":"moon.rose","data":{"full":true}}"#;
         assert_eq!(line("moon.rose", newer), newer);
         assert!(matches!(read("weather", r#"{"wind":3}"#), Ok(LogFrame::Other)));
-        assert!(matches!(read("resync", ""), Ok(LogFrame::Reopen(_))));
-        assert!(matches!(read("reconnect", "{}"), Ok(LogFrame::Reopen(_))));
+        assert!(matches!(read("resync", ""), Ok(LogFrame::Reopen(_, None))));
+        assert!(matches!(read("reconnect", "{}"), Ok(LogFrame::Reopen(_, None))));
+        let back = r#"{"type":"resync","reason":"the log went back","after":0}"#;
+        assert!(matches!(read("resync", back), Ok(LogFrame::Reopen(_, Some(Seq(0))))));
         assert!(matches!(read("gone", "{}"), Ok(LogFrame::Gone)));
         let broken = r#"{"seq":3,"id":"evt_1","time":5,"type":"drain.ended","data":{}}"#;
         assert!(matches!(read("drain.ended", broken), Err(ClientError::Unreadable { .. })));

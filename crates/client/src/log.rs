@@ -163,7 +163,10 @@ impl LogFollower {
                     }
                     self.ready.push_back(item);
                 }
-                LogFrame::Reopen(why) => return self.cut(why, None),
+                LogFrame::Reopen(why, after) => {
+                    self.last = after.map_or(self.last, |after| after.min(self.last));
+                    return self.cut(why, None);
+                }
                 LogFrame::Gone => {
                     return Err(ClientError::NotFound {
                         what: format!("session {}", self.session),

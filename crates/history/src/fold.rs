@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{
-    Author, Claim, Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind,
+    Author, Claim, Control, Delivery, EventId, InterruptTarget, MessageId, ModelRef, NoticeKind,
     PromptAdmitted, RecordedEvent, RevertCommitted, Seq, SessionEvent, SessionId,
     SessionIncarnation, SideOutcome, TimestampMs, ToolRule, TurnId, TurnOutcome, TurnUsage,
     WakeScope,
@@ -39,6 +39,8 @@ pub struct History {
 #[derive(Debug, Clone, Default)]
 struct State {
     seq: Seq,
+    /// The id of the event with this number; `None` while it is a draft.
+    last: Option<EventId>,
     /// The claim of the drain that wrote last.
     writer: Option<Claim>,
     pending: Vec<PendingInput>,
@@ -165,12 +167,15 @@ impl History {
         for recorded in events {
             self.apply(recorded.seq, recorded.time, &recorded.event);
             self.state.writer = recorded.claim.or(self.state.writer);
+            self.state.last = Some(recorded.id.clone());
         }
     }
 
-    /// Notes that the drain with this claim has written the newest events, which were folded as drafts.
-    pub fn written_by(&mut self, claim: Claim) {
+    /// Notes that the drain with this claim has written the newest events, which were folded as drafts. `last` is the
+    /// id that the last of them got.
+    pub fn written_by(&mut self, claim: Claim, last: Option<EventId>) {
         self.state.writer = Some(claim);
+        self.state.last = last;
     }
 
     /// Marks the current point of the fold. The caller can fold drafted events that are never written, and go back.
@@ -263,6 +268,7 @@ impl History {
         debug_assert_eq!(seq.0, self.state.seq.0 + 1, "the log has no holes");
         let state = &mut self.state;
         state.seq = seq;
+        state.last = None;
         match event {
             SessionEvent::SessionCreated(created) => {
                 state.agent.clone_from(&created.agent);

@@ -34,6 +34,9 @@ pub enum DrainExit {
     Moved(SessionRef),
     /// The claim has passed on.
     Fenced,
+    /// The log is not the one that the drain knew: the database is another one, or came back without some commits.
+    /// Nothing of it was written. The next drain reads the log from its first event.
+    WentBack,
     /// The Location has passed on: give it up.
     Superseded,
     /// The store failed. The session stays *ready*, and a later drain recovers it.
@@ -44,6 +47,7 @@ pub enum DrainExit {
 #[derive(Debug)]
 pub(crate) enum Stop {
     Fenced,
+    WentBack,
     Superseded,
     Store(StoreError),
 }
@@ -52,6 +56,7 @@ impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Fenced { .. } => Self::Fenced,
+            StoreError::WentBack { .. } => Self::WentBack,
             StoreError::Superseded => Self::Superseded,
             error @ (StoreError::NotFound
             | StoreError::Conflict { .. }
@@ -106,6 +111,7 @@ pub async fn drain(
     let failure = match &ran {
         Ok(_) => None,
         Err(Stop::Fenced) => Some("fenced"),
+        Err(Stop::WentBack) => Some("went_back"),
         Err(Stop::Superseded) => Some("superseded"),
         Err(Stop::Store(_)) => Some("store_failed"),
     };
@@ -113,6 +119,7 @@ pub async fn drain(
     match ran {
         Ok(exit) => (exit, Some(drain.log.into_history())),
         Err(Stop::Fenced) => (DrainExit::Fenced, None),
+        Err(Stop::WentBack) => (DrainExit::WentBack, None),
         Err(Stop::Superseded) => (DrainExit::Superseded, None),
         Err(Stop::Store(error)) => (DrainExit::Failed(error), None),
     }

@@ -56,14 +56,26 @@ impl<'r> Log<'r> {
         self.history
     }
 
-    /// Checks whether the session needs a drain, and folds new events.
+    /// Returns the position up to which the log is known.
+    fn known(&self) -> KnownLog {
+        KnownLog {
+            incarnation: self.history.incarnation(),
+            seq: self.history.seq(),
+            id: self.history.last_event().cloned(),
+        }
+    }
+
+    /// Checks whether the session needs a drain, and folds new events. If the database has come back without some that
+    /// are known, the drain ends: more than the log may be known that is not there any more.
     pub(crate) async fn look(&mut self, token: FencingToken, hold: Hold) -> Result<Started, Stop> {
-        let known = KnownLog { incarnation: self.history.incarnation(), seq: self.history.seq() };
-        let mut started =
-            self.runtime.store.start_drain(self.session.clone(), token, known, hold).await?;
+        let (store, known) = (&self.runtime.store, self.known());
+        let mut started = store.start_drain(self.session.clone(), token, known, hold).await?;
         if let Started::Ready(write, _, new) = &mut started {
-            if new.first().is_some_and(|first| first.seq <= known.seq) {
-                // The events of a session that was deleted and created again under its id.
+            if new.first().is_some_and(|first| first.seq <= self.history.seq()) {
+                if write.claim().incarnation() == self.history.incarnation() {
+                    return Err(Stop::WentBack);
+                }
+                // The log of a session that was deleted and created again under its id.
                 self.history = History::new();
             }
             self.history.belong_to(write.claim().incarnation());
@@ -84,9 +96,9 @@ impl<'r> Log<'r> {
             return Ok(decided);
         }
         for _ in 0..TRIES {
-            let known = self.history.seq();
             let (store, session, claim) = (&self.runtime.store, self.session, self.claim);
-            let resumed = patiently(|| store.resume_drain(session.clone(), claim, known));
+            let known = self.known();
+            let resumed = patiently(|| store.resume_drain(session.clone(), claim, known.clone()));
             let (locked, new) = resumed.await?;
             self.history.extend(&new);
             // A Move releases the lock, so its own writes come first. Any other decision is made on a log that cannot
@@ -134,7 +146,7 @@ impl<'r> Log<'r> {
         match written {
             Written::Next(next) => {
                 if !drafted.events.is_empty() {
-                    self.history.written_by(self.claim);
+                    self.history.written_by(self.claim, next.head().after.clone());
                 }
                 let stored = drafted.components.into_iter().map(|(hash, _)| hash);
                 self.runtime.stored.note(self.session.org, stored);

@@ -1,7 +1,8 @@
 //! A running drain's wait while Postgres is away: it waits, and asks again.
 //!
 //! The claim is still ours: only another claim takes it, and that needs Postgres too. So an ordinary failover ends no
-//! running work.
+//! running work. A Postgres that comes back without some commits does: each write names the last event before it by its
+//! id, so that a log that is not the one that we know takes none (`docs/decisions/0092`).
 
 use std::time::Duration;
 

@@ -73,6 +73,11 @@ impl StoredComponents {
         known.extend(hashes.into_iter().map(|hash| (org, hash)));
     }
 
+    /// Forgets all: the database may be another one.
+    pub fn forget_all(&self) {
+        self.lock().clear();
+    }
+
     /// Forgets the components of an organisation: some are not stored any more.
     pub(crate) fn forget(&self, org: OrgId) {
         self.lock().retain(|(of, _)| *of != org);

@@ -154,6 +154,8 @@ faults! {
     PutBackFailed = "put-back-failed",
     /// A session is deleted and made anew under its id.
     MadeAnew = "made-anew",
+    /// The database comes back without its last commits.
+    WentBack = "went-back",
     /// A takeover finds the files without the newest effects.
     DiskLost = "disk-lost",
 }

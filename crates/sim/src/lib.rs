@@ -29,6 +29,6 @@ pub use mutant::{Mutant, ShellMutant, StoreMutant};
 pub use rng::Rng;
 pub use run::{Report, Story, history, run, unseen};
 pub use store::{
-    Admission, Append, Basis, Change, Head, Input, InputStatus, Interrupted, Look, SimSession,
-    SimStore, Written,
+    Admission, Append, Basis, Change, Head, Input, InputStatus, Interrupted, Known, Look, Proof,
+    SimSession, SimStore, Written,
 };

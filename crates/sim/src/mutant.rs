@@ -73,6 +73,12 @@ mutants! {
         InterruptOfSleeperIsIdle,
         /// A drain falls asleep although the log has grown.
         WaitProvesNoNumber,
+        /// A look at the head compares the number up to which the log is known, and not the event.
+        LookBelievesNumbers,
+        /// The proof of a claim compares nothing of the log.
+        ProofBelievesNumbers,
+        /// A drain's write compares the number of the log's last event, and not the event.
+        WriteBelievesNumbers,
         /// A Revert forgets the inputs that it holds when it is staged at another message.
         RestagedForgetsHeld,
     }
@@ -110,6 +116,8 @@ mutants! {
         /// A worker takes its cached log of a session for that of another session with its id, unless that one is
         /// shorter.
         CacheWithoutIncarnation,
+        /// A follower compares the number up to which it has read, and not the event.
+        FollowerBelievesNumbers,
         /// A worker forgets under which token it has made files anew.
         MadeAnewForgotten,
     }

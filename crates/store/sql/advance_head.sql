@@ -1,5 +1,6 @@
 -- Moves the head of a session on by one write of a drain, which is based on a head whose claim was `p_claim` and whose
--- next number is `p_first`. With `p_token` the write starts the drain: it takes the Location's lock shared, finds the
+-- next number is `p_first`, after the event with the id `p_after`: the same numbers may be another log's, of a database that came
+-- back without some commits (docs/decisions/0092). The build before gives no `p_after`. With `p_token` the write starts the drain: it takes the Location's lock shared, finds the
 -- token still its fence and raises the claim. With `p_to` the session is at another Location afterwards; the caller
 -- has both Locations' locks. Without `p_wait` nothing is waited for: what is locked counts as 'stale'.
 --
@@ -13,6 +14,7 @@
 CREATE OR REPLACE FUNCTION advance_head(
     p_org uuid, p_session text, p_location text, p_to text, p_token bigint, p_claim bigint, p_first bigint,
     p_count integer, p_promoted integer, p_stamp bigint, p_end text, p_progress boolean, p_wait boolean,
+    p_after text DEFAULT NULL,
     OUT outcome text, OUT number bigint, OUT left_over integer)
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
@@ -50,6 +52,8 @@ BEGIN
             ELSE h.recoveries END
     WHERE h.org_id = p_org AND h.id = p_session AND h.location_id = p_location
         AND h.claim = p_claim AND h.next_seq = p_first
+        AND (p_after IS NULL OR p_after = (SELECT e.id FROM session_event e WHERE e.org_id = p_org
+            AND e.incarnation = h.incarnation AND e.seq = p_first - 1))
         AND (p_wait OR (SELECT true FROM session_head l WHERE l.org_id = p_org AND l.id = p_session
             FOR NO KEY UPDATE SKIP LOCKED))
     RETURNING h.incarnation, h.pending INTO number, left_over;

@@ -1,10 +1,11 @@
 -- Looks at a session for a drain's start: the head, and the events after `p_known` of the session `p_incarnation`, at most
--- `p_limit` and about page_bytes() bytes; from the first on, when the session with this id is another one now. Takes no lock and no
--- transaction id; with `p_lock` it takes the Location's lock shared and then the head's.
+-- `p_limit` and about page_bytes() bytes; from the first on, when the session with this id is another one now, or when its event
+-- `p_known` has not the id `p_known_id`: the database came back without some commits (docs/decisions/0092). Takes no lock and
+-- no transaction id; with `p_lock` it takes the Location's lock shared and then the head's. The build before gives no `p_known_id`.
 -- 'ready', 'idle' (nothing to do), 'superseded' (a higher token has been at the Location), 'missing'.
 CREATE OR REPLACE FUNCTION look_at_drain(
     p_org uuid, p_session text, p_location text, p_token bigint, p_incarnation bigint, p_known bigint,
-    p_limit bigint, p_lock boolean,
+    p_limit bigint, p_lock boolean, p_known_id text DEFAULT NULL,
     OUT outcome text, OUT claim bigint, OUT next_seq bigint, OUT last_id bigint, OUT interrupt_seq bigint,
     OUT was_open boolean, OUT handed_over boolean, OUT recoveries smallint, OUT after bigint,
     OUT ids text[], OUT kinds text[], OUT versions integer[], OUT times bigint[], OUT claims bigint[],
@@ -42,7 +43,9 @@ BEGIN
     was_open := head.open;
     handed_over := head.handed_over;
     recoveries := head.recoveries;
-    after := CASE WHEN p_incarnation = head.incarnation AND p_known < head.next_seq THEN p_known ELSE 0 END;
+    after := CASE WHEN p_incarnation = head.incarnation AND p_known < head.next_seq
+        AND (p_known_id IS NULL OR p_known_id = (SELECT k.id FROM session_event k WHERE k.org_id = p_org
+            AND k.incarnation = head.incarnation AND k.seq = p_known)) THEN p_known ELSE 0 END;
     -- Without a lock the log may have grown since: what is read ends where the head was.
     SELECT array_agg(e.id), array_agg(e.kind), array_agg(e.version), array_agg(e.time_ms),
         array_agg(e.claim), array_agg(e.payload)

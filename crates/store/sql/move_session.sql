@@ -7,7 +7,7 @@
 CREATE OR REPLACE FUNCTION move_session(
     p_org uuid, p_session text, p_from text, p_to text, p_seed text, p_token bigint, p_claim bigint,
     p_first bigint, p_promoted integer, p_stamp bigint, p_end text, p_progress boolean, p_now bigint,
-    p_ids text[], p_kinds text[], p_versions integer[], p_payloads text[])
+    p_ids text[], p_kinds text[], p_versions integer[], p_payloads text[], p_after text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     n CONSTANT integer := cardinality(p_ids);
@@ -23,7 +23,7 @@ BEGIN
         RETURN 'nowhere';
     END IF;
     SELECT * INTO head FROM advance_head(p_org, p_session, p_from, p_to, p_token, p_claim, p_first, n, p_promoted,
-        p_stamp, p_end, p_progress, true);
+        p_stamp, p_end, p_progress, true, p_after);
     IF head.outcome <> 'written' THEN
         RETURN head.outcome;
     END IF;

@@ -3,7 +3,8 @@
 CREATE OR REPLACE FUNCTION write_drain(
     p_org uuid, p_session text, p_location text, p_token bigint, p_claim bigint, p_first bigint,
     p_promoted integer, p_stamp bigint, p_end text, p_progress boolean, p_now bigint, p_ids text[],
-    p_kinds text[], p_versions integer[], p_payloads text[], p_hashes bytea[], p_bytes bytea[])
+    p_kinds text[], p_versions integer[], p_payloads text[], p_hashes bytea[], p_bytes bytea[],
+    p_after text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     tenant CONSTANT text := set_config('oc.org', p_org::text, true);
@@ -11,7 +12,7 @@ DECLARE
     head record;
 BEGIN
     SELECT * INTO head FROM advance_head(p_org, p_session, p_location, NULL, p_token, p_claim, p_first, n, p_promoted,
-        p_stamp, p_end, p_progress, true);
+        p_stamp, p_end, p_progress, true, p_after);
     IF head.outcome <> 'written' THEN
         RETURN head.outcome;
     END IF;

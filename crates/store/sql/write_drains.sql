@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION write_drains(
     p_org uuid, p_sessions text[], p_locations text[], p_tokens bigint[], p_held bigint[], p_firsts bigint[],
     p_counts integer[], p_promoted integer[], p_stamps bigint[], p_ends text[], p_progress boolean[],
     p_nows bigint[], p_owners integer[], p_seqs bigint[], p_ids text[], p_kinds text[], p_versions integer[],
-    p_payloads text[], p_hashes bytea[], p_bytes bytea[])
+    p_payloads text[], p_hashes bytea[], p_bytes bytea[], p_afters text[] DEFAULT NULL)
 RETURNS integer[] LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     tenant CONSTANT text := set_config('oc.org', p_org::text, true);
@@ -24,7 +24,8 @@ DECLARE
 BEGIN
     FOR i IN 1 .. cardinality(p_sessions) LOOP
         SELECT * INTO head FROM advance_head(p_org, p_sessions[i], p_locations[i], NULL, p_tokens[i], p_held[i],
-            p_firsts[i], p_counts[i], p_promoted[i], p_stamps[i], p_ends[i], p_progress[i], false);
+            p_firsts[i], p_counts[i], p_promoted[i], p_stamps[i], p_ends[i], p_progress[i], false,
+            p_afters[i]);
         numbers := numbers || head.number;
         IF head.outcome = 'written' THEN
             written := written || i;

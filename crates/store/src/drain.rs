@@ -30,18 +30,21 @@ pub enum Hold {
     Lock,
 }
 
-/// The beginning of a session's log that a caller has read before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The beginning of a session's log that a caller has read before, by its position: a number alone may be another log's,
+/// of another session with the same id, or of a database that came back without some commits (docs/decisions/0092).
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownLog {
     /// The session that it is of: an earlier one with the same id had another log.
     pub incarnation: SessionIncarnation,
     /// The last number that was read.
     pub seq: Seq,
+    /// The id of the event with this number; `None` compares no event.
+    pub id: Option<EventId>,
 }
 
 impl KnownLog {
     /// Nothing was read.
-    pub const NOTHING: Self = Self { incarnation: SessionIncarnation(0), seq: Seq(0) };
+    pub const NOTHING: Self = Self { incarnation: SessionIncarnation(0), seq: Seq(0), id: None };
 }
 
 /// The head that a drain's write is based on.
@@ -49,6 +52,8 @@ impl KnownLog {
 pub struct Head {
     /// The number that the next event gets.
     pub next_seq: Seq,
+    /// The id of the event before it, which the write proves too; `None` proves none.
+    pub after: Option<EventId>,
     /// The highest id stamp of the session.
     pub last_id: Stamp,
     /// The newest interrupt; 0 without one.
@@ -166,8 +171,8 @@ impl Store {
                 }
             },
         };
-        let Look { session, token, .. } = call;
-        let Sight { head, claim: seen, taken, after, mut events } = match seen {
+        let Look { session, token, known } = call;
+        let Sight { mut head, claim: seen, taken, after, mut events } = match seen {
             Seen::Ready(sight) => *sight,
             Seen::Superseded => return Ok(Started::Superseded),
             // Deleted, or it has moved: a hint that was late.
@@ -176,13 +181,20 @@ impl Store {
         let last = |events: &[RecordedEvent]| events.last().map_or(after, |event| event.seq);
         while last(&events).0 + 1 < head.next_seq.0 {
             let (org, id) = (session.org, session.session.clone());
-            let page = match store.events(org, id, last(&events), PAGE).await {
+            // Postgres may be another one than a page ago.
+            let read = KnownLog {
+                incarnation: seen.incarnation(),
+                seq: last(&events),
+                id: events.last().map(|event| event.id.clone()),
+            };
+            let page = match store.events_from(org, id, read, PAGE).await {
                 Ok(page) if !page.items.is_empty() => page.items,
                 Ok(_) | Err(StoreError::NotFound) => return Ok(Started::Idle), // deleted meanwhile
                 Err(error) => return Err(error),
             };
             events.extend(page.into_iter().take_while(|event| event.seq < head.next_seq));
         }
+        head.after = events.last().map_or(known.id, |event| Some(event.id.clone()));
         let write = DrainWrite { store, locked, session, starts: Some(token), seen, head };
         Ok(Started::Ready(Box::new(write), taken, events))
     }
@@ -190,36 +202,44 @@ impl Store {
     /// Locks the head for a drain's next write, and reads the events after `known`.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the claim has passed on: stop at once.
+    /// [`StoreError::Fenced`] when the claim has passed on: stop at once. [`StoreError::WentBack`] when the log is not
+    /// the one that is known: stop, and forget it.
     pub async fn resume_drain(
         &self,
         session: SessionRef,
         claim: Claim,
-        known: Seq,
+        known: KnownLog,
     ) -> Result<(DrainWrite, Vec<RecordedEvent>), StoreError> {
         let store = self.clone();
         bounded(Limit::Short, async move {
             let mut tx = store.drain_tx(session.org).await?;
             let row = sqlx::query!(
-                r#"SELECT next_seq AS "next_seq!", last_id AS "last_id!", interrupt_seq AS "interrupt_seq!"
-                   FROM prove_claim($1, $2, $3)"#,
+                r#"SELECT next_seq AS "next_seq!", last_id AS "last_id!", interrupt_seq AS "interrupt_seq!",
+                       is_known AS "is_known!"
+                   FROM prove_claim($1, $2, $3, $4, $5)"#,
                 session.org.0,
                 session.session.as_str(),
                 claim.0,
+                known.seq.0,
+                known.id.as_ref().map(EventId::as_str),
             )
             .fetch_optional(&mut *tx)
             .await?;
             let Some(row) = row else {
                 return Err(StoreError::Fenced { session: session.session, held: claim });
             };
-            let head = Head {
+            if !row.is_known {
+                return Err(StoreError::WentBack { session: session.session });
+            }
+            let mut head = Head {
                 next_seq: Seq(row.next_seq),
+                after: known.id,
                 last_id: Stamp(row.last_id),
                 interrupt_seq: Seq(row.interrupt_seq),
             };
             let mut new: Vec<RecordedEvent> = Vec::new();
             loop {
-                let last = new.last().map_or(known, |event| event.seq);
+                let last = new.last().map_or(known.seq, |event| event.seq);
                 if last.0 + 1 >= head.next_seq.0 {
                     break;
                 }
@@ -229,6 +249,9 @@ impl Store {
                     return Err(StoreError::Unreadable(hole));
                 }
                 new.extend(page.items);
+            }
+            if let Some(last) = new.last() {
+                head.after = Some(last.id.clone());
             }
             let locked = Some(tx);
             Ok((DrainWrite { store, locked, session, starts: None, seen: claim, head }, new))
@@ -275,12 +298,15 @@ impl DrainWrite {
         if let Some(newest) = append.events.iter().filter_map(feature).max() {
             self.store.require(newest).await?;
         }
+        let ids: Vec<EventId> = append.events.iter().map(|_| EventId::mint(mint)).collect();
         let write = Arc::new(Write {
             session: self.session.clone(),
             starts: self.starts,
             seen: self.seen,
             first: self.head.next_seq,
-            ids: append.events.iter().map(|_| EventId::mint(mint).to_string()).collect(),
+            after: self.head.after.clone(),
+            last: ids.last().or(self.head.after.as_ref()).cloned(),
+            ids: ids.into_iter().map(String::from).collect(),
             stamp: mint.last(),
             now,
             kinds: append.events.iter().map(|event| event.kind().to_owned()).collect(),

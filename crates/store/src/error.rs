@@ -40,6 +40,15 @@ pub enum StoreError {
         /// The claim that was not good any more.
         held: Claim,
     },
+    /// The log is not the one that the caller knows: the database is another one, or came back without some commits.
+    /// Nothing was written. Forget what is known of the log, and begin with its first event.
+    #[error(
+        "session {session} lacks events that were read before: the database is another one, or came back without some commits"
+    )]
+    WentBack {
+        /// The session.
+        session: SessionId,
+    },
     /// A higher fencing token has acted at the Location: give it up.
     #[error("the Location has passed to another worker")]
     Superseded,
@@ -85,6 +94,7 @@ impl StoreError {
             | Self::Busy { .. }
             | Self::Feature { .. }
             | Self::Fenced { .. }
+            | Self::WentBack { .. }
             | Self::Superseded
             | Self::Schema(_)
             | Self::Unreadable(_) => false,
@@ -117,6 +127,7 @@ impl StoreError {
             | Self::Busy { .. }
             | Self::Feature { .. }
             | Self::Fenced { .. }
+            | Self::WentBack { .. }
             | Self::Superseded
             | Self::Schema(_)
             | Self::Unreadable(_) => false,

@@ -1,8 +1,11 @@
-use domain::{Claim, OrgId, RecordedEvent, Seq, SessionEvent, SessionId, SessionIncarnation};
+use domain::{
+    Claim, EventId, OrgId, RecordedEvent, Seq, SessionEvent, SessionId, SessionIncarnation,
+};
 
 use sqlx::PgConnection;
 
 use crate::batch::{Answers, Call};
+use crate::drain::KnownLog;
 use crate::page::{MAX_ROWS, PAGE_BYTES};
 use crate::pool::Tx;
 use crate::tenant::missing;
@@ -86,8 +89,22 @@ impl Store {
         after: Seq,
         limit: i64,
     ) -> Result<Page<RecordedEvent>, StoreError> {
+        self.events_from(org, session, KnownLog { incarnation, seq: after, id: None }, limit).await
+    }
+
+    /// The same for a caller that knows the event before the page by its id: another log is not read.
+    ///
+    /// # Errors
+    /// Those of [`Store::events_of`]; [`StoreError::WentBack`] when another event has the number, or none.
+    pub async fn events_from(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        known: KnownLog,
+        limit: i64,
+    ) -> Result<Page<RecordedEvent>, StoreError> {
         let limit = limit.min(MAX_ROWS);
-        let read = Read { org, session, incarnation, after, limit };
+        let read = Read { org, session, known, limit };
         let (call, page) = self.readings().ask(read).await?;
         match page {
             Some(page) => Ok(page),
@@ -103,21 +120,33 @@ impl Store {
                     let rows = sqlx::query!(
                         r#"SELECT seq AS "seq!", id AS "id!", kind AS "kind!", version AS "version!",
                                time_ms AS "time_ms!", claim, payload AS "payload!"
-                           FROM read_log($1, $2, $3, $4, $5)"#,
+                           FROM read_log($1, $2, $3, $4, $5, $6)"#,
                         call.org.0,
                         call.session.as_str(),
-                        call.incarnation.0,
-                        call.after.0,
+                        call.known.incarnation.0,
+                        call.known.seq.0,
                         call.limit,
+                        call.known.id.as_ref().map(EventId::as_str),
                     )
                     .fetch_all(&mut *connection)
                     .await
-                    .map_err(missing)?;
+                    .map_err(|error| refused(error, &call.session))?;
                     page!(rows, call.limit, PAGE_BYTES)
                 })
             })
             .await
     }
+}
+
+/// Raised by `read_log` for another log than the one that is known.
+const ANOTHER_LOG: &str = "OC004";
+
+fn refused(error: sqlx::Error, session: &SessionId) -> StoreError {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    if code.as_deref() == Some(ANOTHER_LOG) {
+        return StoreError::WentBack { session: session.clone() };
+    }
+    missing(error)
 }
 
 /// Larger pages than this are read one at a time.
@@ -127,9 +156,8 @@ const SHARED_LIMIT: i64 = 256;
 pub(crate) struct Read {
     org: OrgId,
     session: SessionId,
-    /// Whose log it must be; 0: that of the session with this id now.
-    incarnation: SessionIncarnation,
-    after: Seq,
+    /// Whose log it must be (incarnation 0: that of the session with this id now), and the event before the page.
+    known: KnownLog,
     limit: i64,
 }
 
@@ -153,12 +181,16 @@ impl Call for Read {
             let rows = sqlx::query!(
                 r#"SELECT place AS "place!", seq AS "seq!", id AS "id!", kind AS "kind!",
                        version AS "version!", time_ms AS "time_ms!", claim, payload AS "payload!"
-                   FROM read_logs($1, $2, $3, $4, $5)"#,
+                   FROM read_logs($1, $2, $3, $4, $5, $6)"#,
                 org.0,
                 &calls.iter().map(|call| call.session.as_str().to_owned()).collect::<Vec<_>>(),
-                &calls.iter().map(|call| call.incarnation.0).collect::<Vec<_>>(),
-                &calls.iter().map(|call| call.after.0).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.known.incarnation.0).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.known.seq.0).collect::<Vec<_>>(),
                 limit,
+                &calls
+                    .iter()
+                    .map(|call| call.known.id.clone().map(String::from))
+                    .collect::<Vec<_>>() as &[Option<String>],
             )
             .fetch_all(connection)
             .await?;

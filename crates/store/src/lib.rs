@@ -86,6 +86,7 @@ mod upload;
 mod usage;
 mod usage_check;
 mod usage_read;
+mod went_back;
 mod workspace;
 mod write;
 

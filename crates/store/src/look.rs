@@ -82,7 +82,7 @@ impl Look {
             r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, was_open, handed_over,
                    recoveries, after, ids, kinds, versions, times, claims AS "claims: Vec<Option<i64>>",
                    payloads
-               FROM look_at_drain($1, $2, $3, $4, $5, $6, $7, $8)"#,
+               FROM look_at_drain($1, $2, $3, $4, $5, $6, $7, $8, $9)"#,
             self.session.org.0,
             self.session.session.as_str(),
             self.session.location.as_str(),
@@ -91,6 +91,7 @@ impl Look {
             self.known.seq.0,
             limit,
             lock,
+            self.known.id.as_ref().map(EventId::as_str),
         )
         .fetch_one(connection)
         .await?;
@@ -120,7 +121,7 @@ impl Call for Look {
                 r#"SELECT place AS "place!", outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq,
                        was_open, handed_over, recoveries, after, ids, kinds, versions, times,
                        claims AS "claims: Vec<Option<i64>>", payloads
-                   FROM look_at_drains($1, $2, $3, $4, $5, $6, $7)"#,
+                   FROM look_at_drains($1, $2, $3, $4, $5, $6, $7, $8)"#,
                 first.session.org.0,
                 &ids(|session| session.session.as_str()),
                 &ids(|session| session.location.as_str()),
@@ -128,6 +129,8 @@ impl Call for Look {
                 &calls.iter().map(|call| call.known.incarnation.0).collect::<Vec<_>>(),
                 &calls.iter().map(|call| call.known.seq.0).collect::<Vec<_>>(),
                 PAGE,
+                &calls.iter().map(|call| call.known.id.clone().map(String::from)).collect::<Vec<_>>()
+                    as &[Option<String>],
             )
             .fetch_all(connection)
             .await?;
@@ -173,6 +176,7 @@ impl Row {
         let recoveries = earlier + i16::from(was_open && !handed_over);
         let head = Head {
             next_seq: Seq(self.next_seq.ok_or_else(missing)?),
+            after: None, // whoever reads the log to its end knows it
             last_id: Stamp(self.last_id.ok_or_else(missing)?),
             interrupt_seq: Seq(self.interrupt_seq.ok_or_else(missing)?),
         };

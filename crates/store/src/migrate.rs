@@ -109,6 +109,7 @@ impl From<StoreError> for MigrationError {
             | StoreError::Busy { .. }
             | StoreError::Feature { .. }
             | StoreError::Fenced { .. }
+            | StoreError::WentBack { .. }
             | StoreError::Superseded
             | StoreError::Schema(_)
             | StoreError::Unreadable(_) => Self::Other(error),

@@ -1,6 +1,6 @@
 //! The write with which a session leaves its Location.
 
-use domain::{SessionEvent, SessionMoved};
+use domain::{EventId, SessionEvent, SessionMoved};
 use sqlx::PgConnection;
 
 use crate::write::{Write, WriteOutcome};
@@ -32,7 +32,7 @@ pub(crate) async fn write(
 ) -> Result<WriteOutcome, StoreError> {
     let outcome = sqlx::query_scalar!(
         r#"SELECT move_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-                           $17) AS "outcome!""#,
+                           $17, $18) AS "outcome!""#,
         write.session.org.0,
         write.session.session.as_str(),
         write.session.location.as_str(),
@@ -50,6 +50,7 @@ pub(crate) async fn write(
         &write.kinds,
         &write.versions,
         &write.payloads,
+        write.after.as_ref().map(EventId::as_str),
     )
     .fetch_one(connection)
     .await?;

@@ -11,6 +11,7 @@ use crate::events::Read;
 use crate::lane::Lane;
 use crate::look::Look;
 pub(crate) use crate::transaction::Tx;
+use crate::went_back::Sightings;
 use crate::write::Write;
 use crate::{StoreError, pooler, role_url};
 
@@ -74,6 +75,7 @@ pub struct Store {
     looks: Batches<Look>,
     writes: Batches<Arc<Write>>,
     pub(crate) features: Features,
+    pub(crate) sightings: Sightings,
 }
 
 impl Store {
@@ -103,6 +105,7 @@ impl Store {
             lane: gateways,
             drain_lane: drains,
             features: Features::default(),
+            sightings: Sightings::default(),
         })
     }
 

@@ -153,6 +153,43 @@ impl Store {
         .await
     }
 
+    /// The newest request of a turn in each session that has one, of the sessions after `after` by id: at most `limit`
+    /// sessions are looked at. Returns the last session that was, `None` at the end.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn newest_attempts(
+        &self,
+        org: OrgId,
+        after: Option<SessionId>,
+        limit: i64,
+    ) -> Result<(Vec<(SessionId, AttemptId)>, Option<SessionId>), StoreError> {
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    r#"SELECT h.id, (SELECT a.id FROM provider_attempt a
+                           JOIN provider_turn t ON t.org_id = a.org_id AND t.id = a.turn_id AND t.kind = 'turn'
+                           WHERE a.org_id = $1 AND a.incarnation = h.incarnation ORDER BY a.seq DESC LIMIT 1) AS attempt
+                       FROM session_head h WHERE h.org_id = $1 AND h.id > $2 ORDER BY h.id LIMIT $3"#,
+                    org.0,
+                    after.as_ref().map_or("", SessionId::as_str),
+                    limit,
+                )
+                .fetch_all(&mut *connection)
+                .await?;
+                let last = rows.last().map(|row| row.id.parse()).transpose()?;
+                let mut newest = Vec::new();
+                for row in rows {
+                    if let Some(attempt) = row.attempt {
+                        newest.push((row.id.parse()?, attempt.parse()?));
+                    }
+                }
+                Ok((newest, last))
+            })
+        })
+        .await
+    }
+
     /// A session's turns, compactions and titles, in order.
     ///
     /// # Errors

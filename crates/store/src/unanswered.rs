@@ -105,6 +105,7 @@ impl UnansweredWrite {
         let count = i64::try_from(write.ids.len()).unwrap_or(i64::MAX);
         let head = Head {
             next_seq: Seq(head.next_seq.0 + count),
+            after: write.last.clone(),
             last_id: head.last_id.max(write.stamp),
             interrupt_seq: head.interrupt_seq,
         };

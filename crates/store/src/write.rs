@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::{Claim, DrainEnd, FencingToken, Seq, SessionRef, Stamp, TimestampMs};
+use domain::{Claim, DrainEnd, EventId, FencingToken, Seq, SessionRef, Stamp, TimestampMs};
 use sqlx::PgConnection;
 
 use crate::StoreError;
@@ -16,6 +16,10 @@ pub(crate) struct Write {
     /// The head's claim and next number that it is based on.
     pub(crate) seen: Claim,
     pub(crate) first: Seq,
+    /// The id of the event before that number; `None` proves none.
+    pub(crate) after: Option<EventId>,
+    /// The id of the log's last event once it is written.
+    pub(crate) last: Option<EventId>,
     pub(crate) promoted: i32,
     /// Above every id in it.
     pub(crate) stamp: Stamp,
@@ -53,8 +57,8 @@ impl Write {
     ) -> Result<WriteOutcome, StoreError> {
         let (hashes, bytes): (Vec<Vec<u8>>, Vec<Vec<u8>>) = self.components.iter().cloned().unzip();
         let outcome = sqlx::query_scalar!(
-            r#"SELECT write_drain($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
-               AS "outcome!""#,
+            r#"SELECT write_drain($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                   $18) AS "outcome!""#,
             self.session.org.0,
             self.session.session.as_str(),
             self.session.location.as_str(),
@@ -72,6 +76,7 @@ impl Write {
             &self.payloads,
             &hashes,
             &bytes,
+            self.after.as_ref().map(EventId::as_str),
         )
         .fetch_one(connection)
         .await;
@@ -131,7 +136,7 @@ impl Call for Arc<Write> {
             let (hashes, bytes): (Vec<Vec<u8>>, Vec<Vec<u8>>) = components.unzip();
             let written = sqlx::query_scalar!(
                 r#"SELECT write_drains($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-                       $17, $18, $19, $20) AS "written!""#,
+                       $17, $18, $19, $20, $21) AS "written!""#,
                 first.session.org.0,
                 &text(|call| call.session.session.as_str()),
                 &text(|call| call.session.location.as_str()),
@@ -156,6 +161,8 @@ impl Call for Arc<Write> {
                 &events(|call| &call.payloads),
                 &hashes,
                 &bytes,
+                &calls.iter().map(|call| call.after.clone().map(String::from)).collect::<Vec<_>>()
+                    as &[Option<String>],
             )
             .fetch_one(connection)
             .await?;

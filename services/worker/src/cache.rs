@@ -4,7 +4,8 @@ use domain::SessionRef;
 use history::History;
 
 /// Folds of sessions that were recently drained here. An event never changes, so the fold of a log's prefix stays
-/// valid, and a drain only reads the new events. Bounded by memory.
+/// valid, and a drain only reads the new events. A fold knows the id of its last event, by which a drain notices that a
+/// database has come back without it. Bounded by memory.
 #[derive(Default)]
 pub(crate) struct HistoryCache {
     entries: HashMap<SessionRef, Entry>,
@@ -37,6 +38,11 @@ impl HistoryCache {
             }
             None => History::new(),
         }
+    }
+
+    /// Forgets all: they may be folds of another log than the database has.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
     }
 
     pub(crate) fn put(&mut self, session: SessionRef, history: History) {

@@ -30,6 +30,7 @@ pub(crate) use crate::words::chain;
 use crate::words::exit_word;
 
 mod failing;
+mod past;
 
 const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::Wait);
 const TAKE_OVER: TaskKind = TaskKind::new("take over a Location", OnError::Log, OnCancel::Abort);
@@ -74,6 +75,9 @@ struct Held {
     idle_since: Duration,
     /// Sessions that wait for the fence.
     waiting: HashSet<SessionRef>,
+    /// Whether the database has become another one since: it may not have all the rows that this worker knows of the
+    /// files.
+    outlived: bool,
 }
 
 /// A running drain.
@@ -107,6 +111,8 @@ pub(crate) struct Executor {
     strikes: Strikes,
     /// Sessions that hints have named at Locations that are not leased yet.
     expected: HashSet<SessionRef>,
+    /// How often the database was another one, as of the last look.
+    databases: u64,
     /// The number of drains started.
     started: u64,
     sweeping: bool,
@@ -139,6 +145,7 @@ impl Executor {
             setbacks: Setbacks::default(),
             strikes: Strikes::default(),
             expected: HashSet::new(),
+            databases: 0,
             started: 0,
             sweeping: false,
         }
@@ -227,7 +234,7 @@ impl Executor {
         let pause = self.setbacks.pause(&location, now);
         let waiting = self.expected.extract_if(|session| session.location_ref() == location);
         let waiting = waiting.collect();
-        let held = Held { token, workspace: None, idle_since: now, waiting };
+        let held = Held { token, workspace: None, idle_since: now, waiting, outlived: false };
         self.held.insert(location.clone(), held);
         let (runtime, options) = (self.parts.runtime.clone(), self.options.clone());
         let (inbox, fills) = (self.inbox.clone(), self.parts.fills.clone());
@@ -308,19 +315,6 @@ impl Executor {
             self.expected.clear(); // the sweep finds them
         }
         self.expected.insert(session);
-    }
-
-    /// Gives all Locations back, because this worker can write nothing for them and another one can. Drains continue
-    /// until the store answers, which fences those whose sessions another worker has taken over.
-    fn hand_over(&mut self) {
-        if self.pulse.is_stranded() && !self.held.is_empty() {
-            warn!(
-                locations = self.held.len(),
-                "the database does not answer here: other workers go on"
-            );
-            let held: Vec<LocationRef> = self.held.keys().cloned().collect();
-            held.iter().for_each(|at| self.give_back(at));
-        }
     }
 
     /// Wakes the holder of a Location that a session drained here has moved to.
@@ -455,6 +449,7 @@ impl Executor {
         if let Some(held) = self.held.get_mut(&at) {
             held.idle_since = self.parts.runtime.clock.monotonic();
         }
+        self.give_back_outlived();
         match exit {
             // The task has logged a panic.
             None => debug!(session.id = %session.session, "the drain broke off"),
@@ -474,6 +469,7 @@ impl Executor {
                     self.poke(session);
                 }
             }
+            Some(DrainExit::WentBack) => self.went_back(&session),
             Some(DrainExit::Superseded) => self.give_back(&at),
             Some(DrainExit::Failed(_)) => {}
         }
@@ -523,6 +519,10 @@ impl Executor {
         };
         if self.pulse.store_answered(look.asked) {
             info!("the database answers again; this worker takes work");
+        }
+        if found.databases > self.databases {
+            self.databases = found.databases;
+            self.forget_database();
         }
         for (watched, head) in found.watched {
             let running = self.running.get(&watched.session);

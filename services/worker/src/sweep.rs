@@ -42,13 +42,15 @@ pub(crate) enum LookError {
 
 /// The result of a look at the store.
 pub(crate) struct Found {
+    /// How often the database was another one, or came back without some commits.
+    pub(crate) databases: u64,
     /// Sessions of held Locations that wait for a drain or have one.
     pub(crate) ready: Vec<SessionRef>,
     /// The watched drains, each with its session's head; `None` if the session is deleted.
     pub(crate) watched: Vec<(Watched, Option<HeadState>)>,
 }
 
-/// Looks for what lost hints may have missed, with two queries. Asks even if nothing is held and nothing runs: a
+/// Looks for what lost hints may have missed, with three queries. Asks even if nothing is held and nothing runs: a
 /// worker that cannot reach the store must notice before it gets work.
 pub(crate) async fn look(
     store: &Store,
@@ -56,6 +58,7 @@ pub(crate) async fn look(
     watched: Vec<Watched>,
 ) -> Result<Found, LookError> {
     let asked = async {
+        let databases = store.look_at_database().await?;
         let ready = if held.is_empty() {
             Vec::new()
         } else {
@@ -77,7 +80,7 @@ pub(crate) async fn look(
             (watched, head)
         });
         let watched = watched.collect();
-        Ok(Found { ready, watched })
+        Ok(Found { databases, ready, watched })
     };
     tokio::time::timeout(LOOK_TIME, asked).await.unwrap_or(Err(LookError::Late))
 }

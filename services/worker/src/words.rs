@@ -27,6 +27,7 @@ pub(crate) fn exit_word(exit: Option<&DrainExit>) -> &'static str {
         Some(DrainExit::Waiting) => "waiting",
         Some(DrainExit::Moved(_)) => "moved",
         Some(DrainExit::Fenced) => "fenced",
+        Some(DrainExit::WentBack) => "went_back",
         Some(DrainExit::Superseded) => "superseded",
         Some(DrainExit::Failed(_)) => "store_failed",
     }

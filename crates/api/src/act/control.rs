@@ -136,6 +136,7 @@ async fn acted(state: &ApiState, mut log: Cursor, mut awaited: Awaited) -> Resul
             Step::Gone => {
                 return Err(state.no_more_events());
             }
+            Step::WentBack => return Err(ApiError::went_back()),
         }
     }
 }

@@ -1,9 +1,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use domain::{RecordedEvent, Seq, SessionIncarnation, SessionRef};
+use domain::{EventId, RecordedEvent, Seq, SessionIncarnation, SessionRef};
 use signals::Delta;
-use store::{Store, StoreError};
+use store::{KnownLog, Store, StoreError};
 
 use super::followed::{Following, Want};
 use super::frame::{Frame, Framed};
@@ -20,6 +20,8 @@ pub(crate) struct Cursor {
     session: SessionRef,
     want: Want,
     seen: Seq,
+    /// The id of the event with this number, if it is known.
+    last: Option<EventId>,
     following: Following,
     pages: LogPages,
     ready: VecDeque<Step>,
@@ -35,6 +37,8 @@ pub(crate) enum Step {
     Delta(Arc<Framed<Delta>>),
     /// The session was deleted, or the process stops.
     Gone,
+    /// The log is not the one that was read: the database came back without some commits.
+    WentBack,
 }
 
 impl Cursor {
@@ -55,6 +59,7 @@ impl Cursor {
             session,
             want,
             seen: following.tail,
+            last: following.last.clone(),
             following,
             pages: LogPages::default(),
             ready: VecDeque::new(),
@@ -79,10 +84,10 @@ impl Cursor {
 
     /// Lets the first step begin after `seen` instead. Events older than the join cost a read.
     pub(crate) fn after(self, seen: Seq) -> Self {
-        Self { seen, ..self }
+        Self { seen, last: None, ..self }
     }
 
-    /// Returns the next step. There is none after an error or [`Step::Gone`].
+    /// Returns the next step. There is none after an error, [`Step::Gone`] or [`Step::WentBack`].
     ///
     /// # Errors
     /// When the database fails.
@@ -98,6 +103,7 @@ impl Cursor {
             match self.following.frames.recv().await {
                 Ok(Frame::Event(event)) if event.seq > self.seen => {
                     self.seen = event.seq;
+                    self.last = Some(event.id.clone());
                     return Ok(Step::Event(event));
                 }
                 Ok(Frame::Large(seq)) if seq > self.seen => {
@@ -105,6 +111,7 @@ impl Cursor {
                     match read_event(&self.store, &self.session, of, seq).await {
                         Ok(event) => {
                             self.seen = seq;
+                            self.last = Some(event.id.clone());
                             return Ok(Step::Event(Arc::new(Framed::new(event))));
                         }
                         Err(StoreError::NotFound) => {} // the hub is about to say why
@@ -117,19 +124,30 @@ impl Cursor {
                     self.following = self.hub.follow(&self.session, self.want).await?;
                     self.catching_up = true;
                 }
+                Ok(Frame::WentBack) => return Ok(Step::WentBack),
                 Ok(Frame::Gone) | Err(NoItem::Closed | NoItem::Yet) => return Ok(Step::Gone),
             }
         }
     }
 
     async fn catch_up(&mut self) -> Result<(), ApiError> {
-        if self.seen < self.following.tail {
-            let of = self.following.incarnation;
-            let page = self.pages.read(&self.store, &self.session, of, self.seen).await?;
+        // Without its id, what was seen is of this gateway, and may be newer than what its reader has.
+        let is_at_tail = self.seen == self.following.tail && self.last == self.following.last;
+        if self.seen < self.following.tail || (self.last.is_some() && !is_at_tail) {
+            let incarnation = self.following.incarnation;
+            let known = KnownLog { incarnation, seq: self.seen, id: self.last.clone() };
+            let page = match self.pages.read(&self.store, &self.session, known).await {
+                Err(StoreError::WentBack { .. }) => {
+                    self.ready.push_back(Step::WentBack);
+                    return Ok(());
+                }
+                page => page?,
+            };
             let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
             let tail = self.following.tail;
             for event in page.into_iter().take_while(|event| event.seq <= tail) {
                 self.seen = event.seq;
+                self.last = Some(event.id.clone());
                 self.ready.push_back(Step::Event(Arc::new(Framed::new(event))));
             }
             if !caught {

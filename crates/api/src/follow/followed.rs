@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::{MessageId, RecordedEvent, Seq, SessionIncarnation, SessionRef};
+use domain::{EventId, MessageId, RecordedEvent, Seq, SessionIncarnation, SessionRef};
 use signals::Delta;
 use tokio::sync::{Notify, watch};
 
@@ -46,6 +46,10 @@ struct State {
     incarnation: SessionIncarnation,
     /// The number of the last event sent.
     tail: Seq,
+    /// Its id, once it is known: another event with this number is of another log.
+    last: Option<EventId>,
+    /// Whether the database may have come back without it.
+    doubted: bool,
     /// The highest number that any hint has mentioned.
     heard: Seq,
     live: Live,
@@ -55,6 +59,8 @@ struct State {
 pub(crate) struct Following {
     pub(crate) incarnation: SessionIncarnation,
     pub(crate) tail: Seq,
+    /// The id of the event with this number.
+    pub(crate) last: Option<EventId>,
     pub(crate) live: Vec<Delta>,
     pub(crate) frames: QueueReader<Frame>,
 }
@@ -64,6 +70,8 @@ impl Followed {
         let state = State {
             incarnation: SessionIncarnation::default(),
             tail: Seq(0),
+            last: None,
+            doubted: false,
             heard: Seq(0),
             live: Live::default(),
         };
@@ -92,7 +100,8 @@ impl Followed {
         if want == Want::Everything && state.heard > state.tail {
             self.poke.notify_one(); // nobody wanted it until now
         }
-        Some(Following { incarnation: state.incarnation, tail: state.tail, live, frames })
+        let State { incarnation, tail, .. } = *state;
+        Some(Following { incarnation, tail, last: state.last.clone(), live, frames })
     }
 
     /// Counts as a follower from now on, even before [`join`](Self::join) returns.
@@ -113,11 +122,17 @@ impl Followed {
         self.watchers() + self.events.readers()
     }
 
-    /// Lets followers join: the log reaches to `tail`, and `live` is the text since then.
-    pub(super) fn start(&self, incarnation: SessionIncarnation, tail: Seq, live: Vec<Delta>) {
+    /// Lets followers join: the log reaches to `tail`, whose event is `last`, and `live` is the text since then.
+    pub(super) fn start(
+        &self,
+        incarnation: SessionIncarnation,
+        (tail, last): (Seq, Option<EventId>),
+        live: Vec<Delta>,
+    ) {
         let mut state = self.lock();
         state.incarnation = incarnation;
         state.tail = tail;
+        state.last = last;
         for piece in live {
             state.live.extend(piece);
         }
@@ -147,6 +162,23 @@ impl Followed {
         self.send(&Frame::Gone);
     }
 
+    /// Ends: the log lacks events that were sent. Whoever follows begins again with what is there.
+    pub(super) fn went_back(&self) {
+        self.phase.send_replace(Phase::Ended);
+        self.send(&Frame::WentBack);
+    }
+
+    /// Has the reader look whether the last event sent is still there.
+    pub(super) fn doubt(&self) {
+        self.lock().doubted = true;
+        self.poke.notify_one();
+    }
+
+    /// Returns whether the reader is to look, once.
+    pub(super) fn takes_doubt(&self) -> bool {
+        std::mem::take(&mut self.lock().doubted)
+    }
+
     /// Notes that the log reaches to `seq`.
     pub(super) fn hear(&self, seq: Seq) {
         let mut state = self.lock();
@@ -170,6 +202,12 @@ impl Followed {
     /// Returns the number of the last event sent.
     pub(super) fn tail(&self) -> Seq {
         self.lock().tail
+    }
+
+    /// Returns the number and the id of the last event sent.
+    pub(super) fn position(&self) -> (Seq, Option<EventId>) {
+        let state = self.lock();
+        (state.tail, state.last.clone())
     }
 
     /// Notes that a read found nothing after `tail`, although hints had mentioned up to `heard`.
@@ -213,6 +251,7 @@ impl Followed {
     fn send_event(&self, state: &mut State, event: RecordedEvent) {
         let added = state.live.note(&event.event);
         state.tail = event.seq;
+        state.last = Some(event.id.clone());
         self.send_added(added);
         self.send(&Frame::of_event(event));
     }
@@ -259,7 +298,7 @@ impl Followed {
 #[cfg(test)]
 mod tests {
     use domain::{
-        EventId, IdMint, InterruptRequested, InterruptTarget, LocationId, OrgId, SessionId, Stamp,
+        IdMint, InterruptRequested, InterruptTarget, LocationId, OrgId, SessionId, Stamp,
     };
     use signals::DeltaKind;
 
@@ -296,7 +335,7 @@ mod tests {
                 Frame::Event(event) => Some(event.seq.0),
                 Frame::Large(seq) => Some(seq.0),
                 Frame::Delta(_) | Frame::Workspace(_) => None,
-                Frame::Gone => panic!("nothing ended"),
+                Frame::Gone | Frame::WentBack => panic!("nothing ended"),
             });
         }
         seen
@@ -306,7 +345,7 @@ mod tests {
     async fn an_event_of_our_own_is_sent_when_it_is_the_next_and_else_only_heard_of() {
         let followed = followed();
         followed.offer(event(6)); // the reader has not started, so it may or may not know 6
-        followed.start(SessionIncarnation(1), Seq(5), Vec::new());
+        followed.start(SessionIncarnation(1), (Seq(5), None), Vec::new());
         assert!(followed.is_behind());
         let mut frames = followed.join(Want::Events).await.expect("it reads").frames;
         followed.offer(event(7));
@@ -324,7 +363,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_heard_of_and_is_not_there_is_asked_for_once() {
         let followed = followed();
-        followed.start(SessionIncarnation(1), Seq(5), Vec::new());
+        followed.start(SessionIncarnation(1), (Seq(5), None), Vec::new());
         followed.hear(Seq(9));
         assert!(followed.is_behind());
         followed.is_read_to(Seq(5), Seq(8)); // a hint mentioned 9 while the page was read
@@ -336,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn who_wants_events_alone_is_not_woken_by_text() {
         let followed = followed();
-        followed.start(SessionIncarnation(1), Seq(1), Vec::new());
+        followed.start(SessionIncarnation(1), (Seq(1), None), Vec::new());
         let mut events = followed.join(Want::Events).await.expect("it reads").frames;
         let mut all = followed.join(Want::Everything).await.expect("it reads").frames;
         assert_eq!(followed.followers(), 2);
@@ -351,7 +390,7 @@ mod tests {
     #[tokio::test]
     async fn who_wants_everything_has_it_read_that_nobody_wanted_until_then() {
         let followed = followed();
-        followed.start(SessionIncarnation(1), Seq(1), Vec::new());
+        followed.start(SessionIncarnation(1), (Seq(1), None), Vec::new());
         let held = followed.join(Want::Events).await.expect("it reads");
         followed.hear(Seq(2));
         assert!(!followed.is_watched(), "who waits for the end needs no read now");
@@ -369,7 +408,7 @@ mod tests {
     async fn events_offered_and_read_at_once_come_once_and_in_order() {
         const LAST: i64 = 900;
         let followed = followed();
-        followed.start(SessionIncarnation(1), Seq(0), Vec::new());
+        followed.start(SessionIncarnation(1), (Seq(0), None), Vec::new());
         let mut frames = followed.join(Want::Everything).await.expect("it reads").frames;
         let committed = Mutex::new(0);
         std::thread::scope(|scope| {

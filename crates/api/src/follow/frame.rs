@@ -24,6 +24,8 @@ pub(crate) enum Frame {
     Workspace(Arc<Framed<RepositoryView>>),
     /// The session was deleted.
     Gone,
+    /// The log lacks events that were sent: the database came back without some commits.
+    WentBack,
 }
 
 /// The most bytes of an event that waits in a queue.
@@ -115,7 +117,8 @@ pub(super) enum LiveFrame<'a> {
     Gone { reason: &'a str },
     /// The stream ends. Open it again after the last event.
     Reconnect { reason: &'a str },
-    /// The stream ends, since an event could not be sent. Open it again after the number `after`.
+    /// The stream ends, since an event could not be sent, or since the log is not the one that was sent. Open it again
+    /// after the number `after`.
     Resync { reason: &'a str, after: Seq },
 }
 

@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub(crate) struct Hub {
     entries: Mutex<HashMap<Key, Entry>>,
     streams: CancellationToken,
     budget: Arc<QueueBudget>,
+    /// How often the database was another one, as of the last look.
+    databases: AtomicU64,
 }
 
 impl Hub {
@@ -55,8 +58,10 @@ impl Hub {
     ) -> Arc<Self> {
         let streams = tasks.token().child_token();
         let entries = Mutex::default();
-        let (tasks, budget) = (tasks.clone(), Arc::default());
-        let hub = Arc::new(Self { store, signals, waker, tasks, entries, streams, budget });
+        let (databases, tasks, budget) = (AtomicU64::new(0), tasks.clone(), Arc::default());
+        let hub =
+            Self { store, signals, waker, tasks, entries, streams, budget, databases };
+        let hub = Arc::new(hub);
         hub.tasks.spawn(TICK, hub.clone().ticks());
         hub
     }
@@ -105,6 +110,21 @@ impl Hub {
         }
     }
 
+    /// Ends the followers of a session whose log is shorter than what they were sent: it was deleted and created again, or
+    /// the database came back without its newest events.
+    pub(crate) async fn end_longer(&self, session: &SessionRef) {
+        let key = (session.org, session.session.clone());
+        let heads = self.store.heads(std::slice::from_ref(&key)).await.unwrap_or_default();
+        let Some(entry) = self.lock().remove(&key) else { return };
+        let now = heads.first().map(|head| head.incarnation);
+        if now.is_some() && entry.followed.incarnation() == now {
+            entry.followed.went_back();
+        } else {
+            entry.followed.end();
+        }
+        entry.stop.cancel();
+    }
+
     /// Returns the token that is cancelled when streams must end because the process stops.
     pub(crate) fn streams_end(&self) -> CancellationToken {
         self.streams.clone()
@@ -119,7 +139,24 @@ impl Hub {
         self.streams.cancel();
     }
 
-    fn entry(&self, session: &SessionRef) -> Result<(Arc<Followed>, QueueReader<Frame>), ApiError> {
+    /// Returns how often the database was another one, or came back without some commits, as far as is known here.
+    pub(crate) fn databases(&self) -> u64 {
+        self.databases.load(Ordering::Acquire)
+    }
+
+    /// Has every reader look at its log again if the database is another one than a moment ago.
+    async fn look_at_database(&self) {
+        // If it does not answer, the next look is soon enough.
+        let Ok(databases) = self.store.look_at_database().await else { return };
+        if self.databases.swap(databases, Ordering::AcqRel) != databases {
+            self.lock().values().for_each(|entry| entry.followed.doubt());
+        }
+    }
+
+    fn entry(
+        &self,
+        session: &SessionRef,
+    ) -> Result<(Arc<Followed>, QueueReader<Frame>), ApiError> {
         let key = (session.org, session.session.clone());
         let mut entries = self.lock();
         // An ended entry's session was gone, but it may have been created again since.
@@ -152,7 +189,11 @@ impl Hub {
         let (stopped, ended) = (stop.clone(), followed.clone());
         self.tasks.spawn(READ, async move {
             tokio::select! {
-                () = stopped.cancelled() => ended.end(),
+                () = stopped.cancelled() => {
+                    if !ended.has_ended() {
+                        ended.end();
+                    }
+                }
                 () = reader.run() => {}
             }
             Ok::<(), std::convert::Infallible>(())
@@ -163,6 +204,7 @@ impl Hub {
 
     /// Finds commits whose hints were lost, and deleted sessions: one query for all followed sessions.
     async fn tick(&self) {
+        self.look_at_database().await;
         let asked: Vec<(Key, Seq)> = {
             let mut entries = self.lock();
             entries.retain(|_, entry| {
@@ -200,6 +242,14 @@ impl Hub {
                         && entry.followed.incarnation().is_none_or(|own| own == *incarnation) =>
                 {
                     entry.followed.note_head(*seq);
+                }
+                // The log is shorter than what was sent.
+                (Some((incarnation, seq)), Some(entry))
+                    if *seq < tail && entry.followed.incarnation() == Some(*incarnation) =>
+                {
+                    entry.followed.went_back();
+                    entry.stop.cancel();
+                    entries.remove(&key);
                 }
                 // The session is gone, was created again, or had ended: the next follower starts afresh.
                 (_, Some(entry)) => {

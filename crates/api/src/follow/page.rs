@@ -1,7 +1,7 @@
 //! Pages of a log that wait for a slow reader.
 
 use domain::{RecordedEvent, Seq, SessionIncarnation, SessionRef};
-use store::{Store, StoreError};
+use store::{KnownLog, Store, StoreError};
 
 /// The most events in one read.
 const MAX_ROWS: i64 = 256;
@@ -21,19 +21,18 @@ impl Default for LogPages {
 }
 
 impl LogPages {
-    /// Reads on after `after`. Returns at least one event, unless the log ends there.
+    /// Reads on after `known`. Returns at least one event, unless the log ends there.
     ///
     /// # Errors
-    /// Those of [`Store::events_of`].
+    /// Those of [`Store::events_from`].
     pub(super) async fn read(
         &mut self,
         store: &Store,
         session: &SessionRef,
-        incarnation: SessionIncarnation,
-        after: Seq,
+        known: KnownLog,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
         let (org, id) = (session.org, session.session.clone());
-        let page = store.events_of(org, id, incarnation, after, self.rows).await?;
+        let page = store.events_from(org, id, known, self.rows).await?;
         Ok(self.cut(page.items))
     }
 

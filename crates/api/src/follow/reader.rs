@@ -1,10 +1,10 @@
-use domain::{MessageRole, PartKind};
+use domain::{MessageRole, PartKind, Seq};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use signals::{Delta, Hint, Received, SessionHint, Signals, Subscription, Topic};
-use store::{Messages, Store, StoreError};
+use store::{KnownLog, Messages, Store, StoreError};
 use tokio::time::Instant;
 
 use super::followed::Followed;
@@ -62,6 +62,9 @@ impl Reader {
             last_resync: None,
         };
         loop {
+            if self.followed.has_ended() {
+                return;
+            }
             if let Err(error) = self.step(&mut heard).await {
                 tracing::warn!(%error, session = %at.session, "could not read on; the tick will");
             }
@@ -105,7 +108,8 @@ impl Reader {
             }
         }
         let pressing = poked || heard.ends || self.followed.is_watched();
-        if heard.lost || (pressing && self.followed.is_behind()) {
+        let doubted = self.followed.takes_doubt();
+        if heard.lost || doubted || (pressing && self.followed.is_behind()) {
             self.read().await?;
             heard.lost = false;
             heard.ends = false;
@@ -117,8 +121,13 @@ impl Reader {
         let at = &self.followed.session;
         // Read before the session: if the session is created again in between, the tick finds another incarnation.
         let heads = self.store.heads(&[(at.org, at.session.clone())]).await?;
-        let incarnation = heads.first().ok_or(StoreError::NotFound)?.incarnation;
-        let session = self.store.session(at.org, at.session.clone()).await?;
+        let head = heads.into_iter().next().ok_or(StoreError::NotFound)?;
+        let before = Seq((head.seq.0 - 1).max(0));
+        let (session, last) = tokio::join!(
+            self.store.session(at.org, at.session.clone()),
+            self.store.events_of(at.org, at.session.clone(), head.incarnation, before, 1)
+        );
+        let (session, last) = (session?, last?.items.pop());
         let mut seed = Vec::new();
         if session.busy {
             // During a reply, start with the checkpointed text until the holder sends the rest.
@@ -131,22 +140,30 @@ impl Reader {
             }
             self.waker.resync(at.clone());
         }
-        self.followed.start(incarnation, session.seq, seed);
+        let last = last.filter(|last| last.seq == head.seq).map(|last| last.id);
+        self.followed.start(head.incarnation, (head.seq, last), seed);
         Ok(())
     }
 
-    /// Reads and sends all events after the tail.
+    /// Reads and sends all events after the tail. If another event has its number, the followers have another log.
     async fn read(&self) -> Result<(), StoreError> {
         let at = &self.followed.session;
         loop {
-            let (tail, heard) = (self.followed.tail(), self.followed.heard());
+            let ((tail, last), heard) = (self.followed.position(), self.followed.heard());
             let incarnation = self.followed.incarnation().unwrap_or_default();
-            let page = self.store.events_of(at.org, at.session.clone(), incarnation, tail, PAGE);
-            let page = page.await?;
-            let last = page.items.last().map_or(tail, |event| event.seq);
+            let known = KnownLog { incarnation, seq: tail, id: last };
+            let read = self.store.events_from(at.org, at.session.clone(), known, PAGE);
+            let page = match read.await {
+                Err(StoreError::WentBack { .. }) => {
+                    self.followed.went_back();
+                    return Ok(());
+                }
+                read => read?,
+            };
+            let read_to = page.items.last().map_or(tail, |event| event.seq);
             self.followed.extend(page.items);
             if !page.more {
-                self.followed.is_read_to(last, heard);
+                self.followed.is_read_to(read_to, heard);
                 return Ok(());
             }
         }

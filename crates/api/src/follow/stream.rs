@@ -5,12 +5,12 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use domain::{Seq, SessionIncarnation, SessionRef};
+use domain::{EventId, Seq, SessionIncarnation, SessionRef};
 use futures::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use rand::RngExt;
-use store::{Store, StoreError};
+use store::{KnownLog, Store, StoreError};
 use tasks::CancellationToken;
 use tokio::time::{Instant, timeout_at};
 
@@ -37,6 +37,8 @@ pub(crate) struct LogStream {
     session: SessionRef,
     /// The number of the last event sent.
     sent: Seq,
+    /// Its id, if it is known.
+    last: Option<EventId>,
     following: Following,
     /// Whether the log may have events before the point where live frames begin.
     catching_up: bool,
@@ -48,8 +50,8 @@ pub(crate) struct LogStream {
 }
 
 impl LogStream {
-    /// Follows `session` after the number `after`. `expected` is the incarnation that `after` belongs to: if another
-    /// session has the id now, the stream says that the expected one is gone, and ends.
+    /// Follows `session` after the number `after`, of the event `last` if that is known. `expected` is the incarnation
+    /// that `after` belongs to: if another session has the id now, the stream says that the expected one is gone, and ends.
     ///
     /// # Errors
     /// Those of [`Hub::follow`].
@@ -57,7 +59,7 @@ impl LogStream {
         hub: &Arc<Hub>,
         store: &Store,
         session: SessionRef,
-        after: Seq,
+        (after, last): (Seq, Option<EventId>),
         expected: Option<SessionIncarnation>,
     ) -> Result<Self, ApiError> {
         let following = hub.follow(&session, Want::Everything).await?;
@@ -69,6 +71,7 @@ impl LogStream {
             store: store.clone(),
             session,
             sent: after,
+            last,
             following,
             catching_up: true,
             pages: LogPages::default(),
@@ -107,15 +110,29 @@ impl LogStream {
 
     /// Reads the next page between the last event sent and the point where live frames begin.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
-        if self.sent < self.following.tail {
+        // A client may be ahead of this gateway, but not of the log.
+        if self.sent > self.following.tail && self.last.is_none() && !self.is_written().await? {
+            self.went_back();
+            return Ok(());
+        }
+        let is_at_tail = self.sent == self.following.tail && self.last == self.following.last;
+        if self.sent < self.following.tail || (self.last.is_some() && !is_at_tail) {
             let of = self.following.incarnation;
-            let page = self.pages.read(&self.store, &self.session, of, self.sent).await?;
+            let known = KnownLog { incarnation: of, seq: self.sent, id: self.last.clone() };
+            let page = match self.pages.read(&self.store, &self.session, known).await {
+                Err(StoreError::WentBack { .. }) => {
+                    self.went_back();
+                    return Ok(());
+                }
+                page => page?,
+            };
             let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
             for event in page {
                 if event.seq > self.following.tail {
                     break; // comes as a live frame
                 }
                 self.sent = event.seq;
+                self.last = Some(event.id.clone());
                 self.ready.push_back(Framed::new(event).bytes(of));
             }
             if !caught {
@@ -127,6 +144,13 @@ impl LogStream {
             self.ready.push_back(Framed::new(delta).bytes());
         }
         Ok(())
+    }
+
+    /// Returns whether the log reaches to the last event that the client has.
+    async fn is_written(&self) -> Result<bool, StoreError> {
+        let SessionRef { org, session, .. } = self.session.clone();
+        let (of, before) = (self.following.incarnation, Seq(self.sent.0 - 1));
+        Ok(!self.store.events_of(org, session, of, before, 1).await?.items.is_empty())
     }
 
     /// Returns the next live frame or a ping; `None` means that the caller must look again.
@@ -146,6 +170,7 @@ impl LogStream {
                     return None; // the client was ahead of this gateway
                 }
                 self.sent = event.seq;
+                self.last = Some(event.id.clone());
                 Some(event.bytes(self.following.incarnation))
             }
             Ok(Ok(Frame::Large(seq))) => {
@@ -156,6 +181,7 @@ impl LogStream {
                 match read_event(&self.store, &self.session, of, seq).await {
                     Ok(event) => {
                         self.sent = seq;
+                        self.last = Some(event.id.clone());
                         Some(Framed::new(event).bytes(of))
                     }
                     Err(StoreError::NotFound) => None, // the hub is about to say why
@@ -170,6 +196,10 @@ impl LogStream {
                     return Some(SHUTDOWN.bytes());
                 }
                 Some(GONE.bytes())
+            }
+            Ok(Ok(Frame::WentBack)) => {
+                self.went_back();
+                None
             }
             Ok(Err(NoItem::Behind)) => {
                 self.over = true;
@@ -194,6 +224,13 @@ impl LogStream {
         }
         tracing::warn!(%error, session = %self.session.session, "a stream could not catch up");
         Some(self.resync("unavailable"))
+    }
+
+    /// Ends the stream: the client has events that the log does not have. What it has is to be read again.
+    fn went_back(&mut self) {
+        self.over = true;
+        let again = LiveFrame::Resync { reason: "the log went back", after: Seq(0) };
+        self.ready = std::iter::once(again.bytes()).collect();
     }
 
     fn resync(&self, reason: &str) -> Bytes {

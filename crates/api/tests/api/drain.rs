@@ -315,7 +315,8 @@ impl Turn {
 
     async fn commit(&self, world: &World, events: &[SessionEvent], end: DrainEnd) -> Result<()> {
         let now = SystemClock::new().now_ms();
-        let (tx, _) = world.store.resume_drain(self.at.clone(), self.claim, Seq(0)).await?;
+        let (tx, _) =
+            world.store.resume_drain(self.at.clone(), self.claim, store::KnownLog::NOTHING).await?;
         let mut mint = tx.mint(now);
         let last = Seq(tx.head().next_seq.0 + i64::try_from(events.len())? - 1);
         let append = Append { events, promoted: 0, progress: true, end, components: &[] };
@@ -327,7 +328,8 @@ impl Turn {
     /// Commits a call that waits for leave to run `command`, and lets the session sleep. Returns the ask's id.
     pub(crate) async fn ask(&self, world: &World, command: &str) -> Result<AskId> {
         let now = SystemClock::new().now_ms();
-        let (tx, _) = world.store.resume_drain(self.at.clone(), self.claim, Seq(0)).await?;
+        let (tx, _) =
+            world.store.resume_drain(self.at.clone(), self.claim, store::KnownLog::NOTHING).await?;
         let mut mint = tx.mint(now);
         let ask = AskId::Permission(PermissionId::mint(&mut mint));
         let intent = ToolIntent {

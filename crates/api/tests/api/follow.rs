@@ -255,3 +255,44 @@ async fn a_client_that_does_not_read_is_cut_with_a_resync_and_loses_nothing() ->
     assert_eq!(rest[0].id, after.as_i64().map(|seq| seq + 1));
     Ok(())
 }
+
+// Finding core-3 C1: such a stream got live text and never an event, and nothing said why.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_from_beyond_the_end_is_told_to_begin_again() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, id) = session(&world, &gateway).await;
+    let path = format!("/platform/session/{id}/log?follow=true&after=40");
+    let mut stream = SseReader::new(send(&gateway, request("GET", &path, &world.key, None)).await);
+    let told = stream.next().await.expect("a frame");
+    assert_eq!((told.event.as_str(), &told.data["after"]), ("resync", &json!(0)));
+    assert_eq!(stream.next().await, None);
+    Ok(())
+}
+
+// Finding core-3 C1: followers never got what replaced the events that the database had lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_of_a_log_that_went_back_begin_again() -> Result<()> {
+    let world = World::new().await?;
+    let (here, there) = (world.gateway(), world.gateway());
+    let (_, id) = session(&world, &here).await;
+    let mut stream = follow(&world, &here, &id, None).await;
+    prompt(&world, &here, &id, "lost").await;
+    let frames = stream.until(|sse| sse.event == "prompt.admitted").await;
+    let lost = frames.last().and_then(|sse| sse.data["id"].as_str()).map(str::to_owned);
+    // As in a standby that lacked the last commit; the log grows back at once.
+    let back = "BEGIN; DELETE FROM session_input; DELETE FROM session_event WHERE seq > 1;
+        UPDATE session_head SET next_seq = 2, pending = 0, wake_seq = 0; COMMIT";
+    world.tamper(back).await?;
+    for text in ["one", "two"] {
+        prompt(&world, &there, &id, text).await;
+    }
+    let spliced = stream.until(|sse| sse.event == "resync").await;
+    assert_eq!(durable(&spliced), [], "events of another log");
+    assert_eq!(spliced.last().map(|sse| &sse.data["after"]), Some(&json!(0)));
+    let mut again = follow(&world, &here, &id, None).await;
+    let frames = again.until(|sse| sse.id == Some(3)).await;
+    assert_eq!(frames.iter().filter(|sse| sse.id.is_some()).count(), 3);
+    assert!(frames.iter().all(|sse| sse.data["id"].as_str() != lost.as_deref()));
+    Ok(())
+}

@@ -153,6 +153,11 @@ impl World {
         })
     }
 
+    /// Runs statements as the superuser, for rows that no role of ours writes so.
+    pub(crate) async fn tamper(&self, statements: &str) -> Result<()> {
+        self.database.tamper(statements.to_owned()).await
+    }
+
     /// Returns the URL of the database as stores use it.
     pub(crate) fn database_url(&self) -> String {
         self.database.store_url()

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    Author, Claim, FencingToken, LeftFile, MessageId, ModelRef, RevertPaths, Seq, SessionId,
-    SnapshotTree, TurnId, TurnUsage,
+    Author, Claim, EventId, FencingToken, LeftFile, MessageId, ModelRef, RevertPaths, Seq,
+    SessionId, SnapshotTree, TurnId, TurnUsage,
 };
 
 use super::{EpochState, History, PendingControl, PendingInput};
@@ -101,6 +101,14 @@ impl History {
     #[must_use]
     pub fn last_usage(&self) -> Option<(TurnUsage, usize)> {
         self.state.last_usage
+    }
+
+    /// Returns the id of the event with the number [`seq`](Self::seq); `None` before the first, and while that event is
+    /// a draft. Together with the incarnation they are the log's position: numbers alone come again in another log, when
+    /// the database comes back without some commits.
+    #[must_use]
+    pub fn last_event(&self) -> Option<&EventId> {
+        self.state.last.as_ref()
     }
 
     /// Returns the number of the last folded event.

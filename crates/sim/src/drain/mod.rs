@@ -21,7 +21,8 @@ mod write;
 use std::time::Duration;
 
 use domain::{
-    IdMint, Seq, SessionError, SessionIncarnation, Stamp, ToolIntent, ToolSettled, TurnOutcome,
+    EventId, IdMint, Seq, SessionError, SessionIncarnation, Stamp, ToolIntent, ToolSettled,
+    TurnOutcome,
 };
 use history::History;
 use session_rules::{Closed, Observation, Rules, Said, TurnPlan};
@@ -33,7 +34,7 @@ pub(crate) use self::unanswered::Statement;
 use self::unanswered::Unanswered;
 use self::write::Pending;
 use crate::provider::Stream;
-use crate::store::{Basis, Head};
+use crate::store::{Basis, Head, Known};
 use crate::world::World;
 
 /// How a drain ended for its worker.
@@ -44,6 +45,8 @@ pub(crate) enum Exit {
     Moved,
     Fenced,
     Superseded,
+    /// The log is not the one that it knew.
+    WentBack,
     Failed,
 }
 
@@ -225,6 +228,16 @@ impl Drain {
     /// Returns whether it holds a claim in this session.
     pub(crate) fn is_of(&self, head: &Head) -> bool {
         self.claim.is_some() && self.history.incarnation().0 == head.incarnation
+    }
+
+    /// The id of the last event that it knows.
+    fn last_known(&self) -> Option<EventId> {
+        self.history.last_event().cloned()
+    }
+
+    /// The log that it knows.
+    fn known(&self) -> Known<'_> {
+        Known { seq: self.history.seq(), id: self.history.last_event() }
     }
 
     /// The drain's session, and which of the sessions with that id.

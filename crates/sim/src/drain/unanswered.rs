@@ -7,7 +7,7 @@ use super::write::Pending;
 use super::{Drain, Exit, Flow, Phase};
 use crate::fault::Fault;
 use crate::mutant::ShellMutant;
-use crate::store::{Append, Basis, Written};
+use crate::store::{Append, Basis, Written, digest_of};
 use crate::world::World;
 
 /// How long a drain asks again (ms).
@@ -21,6 +21,8 @@ pub(crate) struct Statement {
     pub(super) drain: u64,
     pub(super) token: i64,
     pub(super) basis: Basis,
+    /// The id of the last event that the decision was made on.
+    pub(super) known: Option<EventId>,
     pub(super) events: Vec<SessionEvent>,
     pub(super) promoted: i32,
     pub(super) progress: bool,
@@ -39,8 +41,16 @@ impl Statement {
             end: self.end,
         };
         let mut mint = self.mint.clone();
+        let before = world.store.event(self.session, self.basis.first - 1);
+        let follows = before.map(|event| &event.id) == self.known.as_ref();
         let written = world.store.write(self.session, self.basis, &append, &mut mint, self.now);
         if let Written::Next(_) = written {
+            if !follows && world.may_go_back() {
+                world.fail(format!(
+                    "I5: drain {} wrote after an event that it never read",
+                    self.drain
+                ));
+            }
             let writer = (self.drain, self.token);
             world.written(self.session, writer, self.basis, self.events.len());
         }
@@ -65,12 +75,13 @@ impl Statement {
 
     /// The basis of the next write, if this one was made.
     pub(super) fn next(&self) -> Basis {
-        let (_, stamp) = self.last_id();
+        let (last, stamp) = self.last_id();
         let moved = matches!(self.end, DrainEnd::Moved | DrainEnd::MovedOpen);
         Basis {
             seen: if moved { self.basis.seen } else { self.basis.claim() },
             first: self.basis.first + i64::try_from(self.events.len()).unwrap_or(i64::MAX),
             starts: None,
+            after: last.as_ref().map_or(self.basis.after, digest_of),
             last_id: self.basis.last_id.max(stamp),
             ..self.basis
         }

@@ -1,6 +1,6 @@
 //! A decision on its way to the store, and the next step after it.
 
-use domain::{Claim, Seq, SessionIncarnation, TurnOutcome};
+use domain::{Claim, EventId, Seq, SessionIncarnation, TurnOutcome};
 use history::{History, Mark};
 use session_rules::{Answered, Compacted, Draft, Drafted, Next, Replied, Rules, Site, Verdict};
 
@@ -10,13 +10,15 @@ use super::{Drain, Exit, Flow, Phase, Then, Turn};
 use crate::fault::{Fault, When};
 use crate::mutant::ShellMutant;
 use crate::provider::Purpose;
-use crate::store::{Basis, Look, Written};
+use crate::store::{Basis, Known, Look, Proof, Written};
 use crate::world::World;
 
 /// A decision that is on its way to the store.
 pub(super) struct Pending {
     op: Op,
     basis: Basis,
+    /// The id of the last event that the decision was made on.
+    known: Option<EventId>,
     mark: Mark,
     drafted: Drafted,
     decided: Decided,
@@ -34,11 +36,14 @@ impl Drain {
             // The cache has the log of a deleted session with this id.
             self.history = History::new();
         }
-        world.begins_with(self.session, self.id, &self.history);
-        match world.store.look(self.session, self.at, self.token, self.history.seq()) {
+        match world.store.look(self.session, self.at, self.token, self.known()) {
             Look::Superseded => Flow::Exit(Exit::Superseded),
             Look::Idle => Flow::Exit(Exit::Idle),
             Look::Ready(basis, taken, events) => {
+                if events.first().is_some_and(|first| first.seq <= self.history.seq()) {
+                    return Flow::Exit(Exit::WentBack); // the database came back without some commits
+                }
+                world.begins_with(self.session, self.id, &self.history);
                 self.history.belong_to(incarnation);
                 self.history.extend(events.iter());
                 self.interrupts_before =
@@ -71,9 +76,10 @@ impl Drain {
 
     pub(super) fn decide_locked(&mut self, op: Op, world: &mut World) -> Flow {
         let claim = self.claim.unwrap_or(0);
-        let known = self.history.seq();
-        let Some((basis, events)) = world.store.prove(self.session, self.at, claim, known) else {
-            return Flow::Exit(Exit::Fenced);
+        let (basis, events) = match world.store.prove(self.session, self.at, claim, self.known()) {
+            Proof::Held(basis, events) => (basis, events),
+            Proof::Fenced => return Flow::Exit(Exit::Fenced),
+            Proof::WentBack => return Flow::Exit(Exit::WentBack),
         };
         self.history.extend(events.iter());
         self.decide(op, basis, true, world)
@@ -83,6 +89,7 @@ impl Drain {
         let now = world.clock(self.worker);
         self.mint.raise(basis.last_id);
         let mark = self.history.mark();
+        let known = self.last_known();
         if matches!(op, Op::Open(..)) {
             self.has_files = world.has_files(self.at);
         }
@@ -110,7 +117,7 @@ impl Drain {
                 self.capture_before(op, world)
             }
             Verdict::Write(decided, end, site) => {
-                let pending = Pending { op, basis, mark, drafted, decided, end, site };
+                let pending = Pending { op, basis, known, mark, drafted, decided, end, site };
                 if locked {
                     return self.commit(pending, world);
                 }
@@ -142,6 +149,7 @@ impl Drain {
             drain: self.id,
             token: self.token,
             basis,
+            known: pending.known.clone(),
             events: drafted.events.clone(),
             promoted: drafted.promoted,
             progress: drafted.progress,
@@ -158,8 +166,8 @@ impl Drain {
             Some(When::After) => return Flow::Died,
             Some(When::AnswerLost) => {
                 if world.is(ShellMutant::LostAnswerWrittenAgain)
-                    && let Some((basis, _)) =
-                        world.store.prove(self.session, self.at, basis.claim(), self.history.seq())
+                    && let Proof::Held(basis, _) =
+                        world.store.prove(self.session, self.at, basis.claim(), Known::NOTHING)
                 {
                     let mut mint = statement.mint.clone();
                     mint.raise(statement.next().last_id);
@@ -184,7 +192,9 @@ impl Drain {
         match written {
             Written::Next(next) => {
                 if !drafted.events.is_empty() {
-                    self.history.written_by(Claim(basis.claim()));
+                    let last = world.store.event(self.session, next.first - 1);
+                    let last = last.map(|event| event.id.clone());
+                    self.history.written_by(Claim(basis.claim()), last);
                 }
                 self.mint.raise(next.last_id);
                 self.claim = Some(basis.claim());

@@ -2,7 +2,7 @@
 
 use domain::{DrainEnd, IdMint, LocationId, RecordedEvent, Seq, SessionEvent, Taken, TimestampMs};
 
-use super::{Append, Basis, Look, SimSession, SimStore, Written};
+use super::{Append, Basis, Known, Look, Proof, SimSession, SimStore, Written};
 use crate::mutant::StoreMutant;
 
 impl SimStore {
@@ -28,7 +28,7 @@ impl SimStore {
 
     /// `look_at_drain`, and the pages after it.
     #[must_use]
-    pub fn look(&self, session: usize, at: usize, token: i64, known: Seq) -> Look {
+    pub fn look(&self, session: usize, at: usize, token: i64, known: Known<'_>) -> Look {
         let row = &self.sessions[session];
         if !row.head.ready() || row.head.location != at {
             return Look::Idle;
@@ -41,25 +41,24 @@ impl SimStore {
             handed_over: row.head.handed_over,
             recoveries: row.head.recoveries + i16::from(row.head.open && !row.head.handed_over),
         };
-        let events = self.events_after(session, known);
+        let is_known = self.is_known(session, known, StoreMutant::LookBelievesNumbers);
+        let events = self.events_after(session, if is_known { known.seq } else { Seq(0) });
         Look::Ready(self.basis(session, at, Some(token)), taken, events)
     }
 
-    /// `prove_claim`: the head, locked, for a drain's next write. `None`: fenced.
+    /// `prove_claim`: the head, locked, for a drain's next write.
     #[must_use]
-    pub fn prove(
-        &self,
-        session: usize,
-        at: usize,
-        claim: i64,
-        known: Seq,
-    ) -> Option<(Basis, Vec<RecordedEvent>)> {
+    pub fn prove(&self, session: usize, at: usize, claim: i64, known: Known<'_>) -> Proof {
         let head = &self.sessions[session].head;
         if head.claim != claim && !self.is(StoreMutant::ClaimNotChecked) {
-            return None;
+            return Proof::Fenced;
+        }
+        let mutant = StoreMutant::ProofBelievesNumbers;
+        if !self.is_known(session, known, mutant) && !self.is(mutant) {
+            return Proof::WentBack;
         }
         let basis = Basis { seen: claim, ..self.basis(session, at, None) };
-        Some((basis, self.events_after(session, known)))
+        Proof::Held(basis, self.events_after(session, known.seq))
     }
 
     fn basis(&self, session: usize, at: usize, starts: Option<i64>) -> Basis {
@@ -68,6 +67,7 @@ impl SimStore {
             at,
             seen: head.claim,
             first: head.next_seq,
+            after: self.digest(session, head.next_seq - 1),
             starts,
             interrupt_seq: head.interrupt_seq,
             last_id: head.last_id,
@@ -102,10 +102,16 @@ impl SimStore {
         let spends_all = self.is(StoreMutant::CloseSpendsAllWakes);
         let keeps = moved.is_some() && self.is(StoreMutant::MoveKeepsClaim);
         let starts = basis.starts.is_some();
+        let follows = self.is(StoreMutant::WriteBelievesNumbers)
+            || unnumbered
+            || self.digest(session, basis.first - 1) == basis.after;
         let head = &mut self.sessions[session].head;
         let here = head.location == basis.at;
         let claimed = here && head.claim == basis.seen;
-        if (!claimed && (!unclaimed || starts)) || (head.next_seq != basis.first && !unnumbered) {
+        if (!claimed && (!unclaimed || starts))
+            || (head.next_seq != basis.first && !unnumbered)
+            || !follows
+        {
             return if starts || claimed { Written::Stale } else { Written::Fenced };
         }
         let claim = head.claim + i64::from(starts);
@@ -141,12 +147,15 @@ impl SimStore {
         if closes && left_over > 0 && !unspent {
             self.spend_wakes(session);
         }
+        let first = basis.first + i64::try_from(append.events.len()).unwrap_or(i64::MAX);
+        let after = self.digest(session, first - 1);
         let head = &self.sessions[session].head;
         Written::Next(Basis {
             at: basis.at,
             // A claim of a session that has moved is worthless.
             seen: if moved.is_some() { basis.seen } else { claim },
-            first: basis.first + i64::try_from(append.events.len()).unwrap_or(i64::MAX),
+            first,
+            after,
             starts: None,
             interrupt_seq: head.interrupt_seq.min(basis.interrupt_seq),
             last_id: basis.last_id.max(mint.last()),

@@ -17,6 +17,7 @@ mod project;
 mod revert;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub use domain::InputStatus;
 use domain::{
@@ -218,6 +219,31 @@ pub enum Look {
     Idle,
 }
 
+/// The beginning of a log that somebody knows, by its position.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'e> {
+    /// The number of the last event.
+    pub seq: Seq,
+    /// Its id; `None` compares no event.
+    pub id: Option<&'e EventId>,
+}
+
+impl Known<'_> {
+    /// Nothing is known.
+    pub const NOTHING: Self = Self { seq: Seq(0), id: None };
+}
+
+/// How the proof of a claim went.
+#[derive(Debug, Clone)]
+pub enum Proof {
+    /// The head is locked. The events after what was known.
+    Held(Basis, Vec<RecordedEvent>),
+    /// The claim has passed on.
+    Fenced,
+    /// The log is not the one that is known.
+    WentBack,
+}
+
 /// The head as a drain saw it before its write.
 #[derive(Debug, Clone, Copy)]
 pub struct Basis {
@@ -227,6 +253,8 @@ pub struct Basis {
     pub seen: i64,
     /// The number that its first event gets.
     pub first: i64,
+    /// A digest of the id of the event before it.
+    pub after: u64,
     /// The token of a drain that starts with it.
     pub starts: Option<i64>,
     /// The newest interrupt, as seen.
@@ -269,11 +297,37 @@ pub enum Written {
     Superseded,
 }
 
+/// The digest of an event's id by which a basis names it.
+pub(crate) fn digest_of(id: &EventId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
 impl SimStore {
     /// Locations without a fence, and no session.
     #[must_use]
     pub fn new(locations: Vec<LocationId>, mutant: Option<Mutant>) -> Self {
         Self { fences: vec![0; locations.len()], locations, mutant, ..Self::default() }
+    }
+
+    /// Whether the log has what somebody knows of it. `believes`: a mistake that only compares numbers.
+    fn is_known(&self, session: usize, known: Known<'_>, believes: StoreMutant) -> bool {
+        let Some(id) = known.id else { return true };
+        let there = self.event(session, known.seq.0).map(|event| &event.id);
+        there.is_some_and(|there| self.is(believes) || there == id)
+    }
+
+    /// The event with a number.
+    #[must_use]
+    pub fn event(&self, session: usize, seq: i64) -> Option<&RecordedEvent> {
+        let place = usize::try_from(seq).ok()?.checked_sub(1)?;
+        self.sessions[session].events.get(place)
+    }
+
+    /// A digest of the id of the event with a number; 0 without it.
+    fn digest(&self, session: usize, seq: i64) -> u64 {
+        self.event(session, seq).map_or(0, |event| digest_of(&event.id))
     }
 
     fn is(&self, mutant: StoreMutant) -> bool {

@@ -40,6 +40,19 @@ pub(super) struct Disk {
     pub(super) restored: Option<(FencingToken, Option<SnapshotTree>)>,
 }
 
+impl Disk {
+    /// What the database has of it: the newest snapshot.
+    pub(super) fn row(&self) -> (Option<SnapshotTree>, (i64, i64)) {
+        (self.tree.clone(), self.newest)
+    }
+
+    /// The database has come back with an earlier row.
+    pub(super) fn comes_back(&mut self, (tree, newest): (Option<SnapshotTree>, (i64, i64))) {
+        self.tree = tree;
+        self.newest = newest;
+    }
+}
+
 /// A capture that is under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Capture {

@@ -10,6 +10,7 @@
 //! forks      sessions that begin with the conversation of another
 //! releases   workers that come back with other tools
 //! reborn     sessions that are deleted and made anew under their ids
+//! shorter    a database that comes back without its last commits, and followers of logs
 //! trouble    faults, until they stop
 //! ```
 
@@ -20,6 +21,7 @@ mod forks;
 mod gateways;
 mod reborn;
 mod releases;
+mod shorter;
 mod trouble;
 mod workers;
 
@@ -39,6 +41,7 @@ pub(crate) use self::files::{Capture, Taken};
 use self::files::{Content, Disk};
 use self::gateways::Asked;
 use self::releases::Releases;
+use self::shorter::Shorter;
 use self::trouble::Place;
 use self::workers::{Assigned, Worker};
 use crate::check::{Checker, Violation};
@@ -126,6 +129,8 @@ pub(crate) struct World {
     stalls: Option<Rng>,
     /// Decides when clients delete sessions and make them anew, in the histories in which they do.
     reborn: Option<Rng>,
+    /// The database's past states, in the histories in which it comes back as one of them.
+    shorter: Option<Shorter>,
     releases: Releases,
     /// The fences at the last check.
     fences: Vec<i64>,
@@ -233,6 +238,7 @@ impl World {
             visitors: (0..PLACES).map(visitors).collect(),
             stalls: matches!(seed % 8, 3 | 5).then(|| Rng::new(!seed)),
             reborn: (seed % 8 == 5).then(|| Rng::new(!seed.rotate_left(32))),
+            shorter: (seed % 8 == 1).then(|| Shorter::new(seed)),
             releases: Releases::new(seed),
             fences: vec![0; PLACES],
             deadly: seed % 8 == 7,
@@ -293,6 +299,7 @@ impl World {
             self.trace.count(self.now);
             self.act(action);
             self.check(None);
+            self.remember();
         }
         if self.violation.is_none() {
             self.finish();
@@ -343,12 +350,20 @@ impl World {
                     continue; // of one that was deleted
                 }
                 let known = usize::try_from(cached.seq().0).unwrap_or(0);
+                let last = known.checked_sub(1).and_then(|last| session.events.get(last));
+                if last.map(|event| &event.id) != cached.last_event() {
+                    continue; // of a log that is forgotten
+                }
                 cached.extend(session.events.get(known..).unwrap_or_default());
                 if format!("{cached:?}") != fresh {
                     self.violation = Some("I7: a fold in pieces is not the fold at once".into());
                     return;
                 }
             }
+        }
+        if let Some(violation) = self.followers_differ() {
+            self.violation = Some(violation);
+            return;
         }
         for (session, asked) in &self.acknowledged {
             if !self.checkers[*session].knows(asked.message()) {

@@ -52,10 +52,10 @@ impl World {
     }
 
     /// Checks that a drain begins with a fold of its session's own log. A worker's cache may have one of a deleted
-    /// session with the same id.
+    /// session with the same id, or of a log that the database has forgotten.
     pub(crate) fn begins_with(&mut self, session: usize, drain: u64, known: &History) {
-        if self.reborn.is_none() {
-            return; // no session is deleted
+        if self.reborn.is_none() && self.shorter.is_none() {
+            return; // no session is deleted, and nothing is forgotten
         }
         let log = &self.store.sessions[session].events;
         let length = usize::try_from(known.seq().0).unwrap_or(usize::MAX);

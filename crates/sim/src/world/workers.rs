@@ -94,7 +94,8 @@ impl World {
                     self.fail("R: a hand-over that the head does not know of".into());
                 }
             }
-            Exit::Superseded => {
+            // What it knows of the Location's files may be forgotten too.
+            Exit::Superseded | Exit::WentBack => {
                 self.workers[worker].held.remove(&drain.at);
                 return;
             }

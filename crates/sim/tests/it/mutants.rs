@@ -119,6 +119,9 @@ fn of_store(mutant: StoreMutant) -> &'static [&'static str] {
         }
         // Finding store 11: a stale token takes a Location.
         M::FenceFalls => &["I10: a fence fell"],
+        // Finding core-3 C1: work goes on from what the database lost.
+        M::LookBelievesNumbers => &["begins with the fold of another log"],
+        M::ProofBelievesNumbers | M::WriteBelievesNumbers => &["an event that it never read"],
         M::RestagedForgetsHeld => &["is about what is gone, and waits on"],
         M::AnswerDoesNotStir => &["I16: asleep and nothing is asked"],
         M::WaitProvesNoNumber => &["I16: asleep and nothing is asked", "I11: it does not settle"],
@@ -143,6 +146,8 @@ fn of_shell(mutant: ShellMutant) -> &'static [&'static str] {
         M::ForkHasNewestFiles => &["fork: its files have what "],
         // Finding store 3: a worker's cache has the log of a deleted session.
         M::CacheWithoutIncarnation => &["begins with the fold of another log"],
+        // Finding core-3 C1: a follower takes a number of the log for its version.
+        M::FollowerBelievesNumbers => &["has another log"],
         M::MadeAnewForgotten => &["and nobody has said that "],
     }
 }

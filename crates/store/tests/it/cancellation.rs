@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::{FencingToken, Seq};
+use domain::FencingToken;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use store::{DrainEnd, Hold, NewPrompt, Started};
@@ -66,11 +66,15 @@ async fn a_caller_dropped_at_any_await_leaves_its_connection_outside_a_transacti
         let (tx, _) = world.start(&session, 1).await;
         let claim = tx.claim();
         world.write(tx, &[], DrainEnd::Keep).await.expect("the newest claim");
-        dropped_after(polls, world.store.resume_drain(session.clone(), claim, Seq(0))).await;
+        dropped_after(
+            polls,
+            world.store.resume_drain(session.clone(), claim, store::KnownLog::NOTHING),
+        )
+        .await;
         until_quiet(&world).await;
         let (tx, _) = world
             .store
-            .resume_drain(session.clone(), claim, Seq(0))
+            .resume_drain(session.clone(), claim, store::KnownLog::NOTHING)
             .await
             .expect("the claim holds");
         dropped_after(polls, world.write(tx, &[], DrainEnd::Keep)).await;

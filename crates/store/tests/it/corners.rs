@@ -11,6 +11,7 @@ use crate::files::{control, last, moved, stage};
 use crate::incarnation::{an_old_drain_is_fenced, an_old_look_is_stale};
 use crate::reverts::{staged_again, staged_anew};
 use crate::script::{TestTurn, ended, promoted};
+use crate::went_back::a_log_that_grew_back;
 use crate::world::{World, name};
 
 /// With company or without a lock, and alone under it: two statements that must decide the same.
@@ -28,6 +29,7 @@ pub(crate) enum Corner {
     MoveWithWork,
     StagedAgain,
     StagedAnew,
+    WentBack,
 }
 
 impl Corner {
@@ -44,6 +46,7 @@ impl Corner {
             Self::MoveWithWork => move_with_work(world).await,
             Self::StagedAgain => staged_again(world).await,
             Self::StagedAnew => staged_anew(world).await,
+            Self::WentBack => a_log_that_grew_back(world).await,
         }
     }
 }

@@ -65,15 +65,19 @@ async fn a_log_that_was_known_is_read_anew_for_another_session() {
     let session = world.session().await;
     world.admit(&session, "a secret").await;
     let head = world.head(&session).await;
-    let known =
-        KnownLog { incarnation: SessionIncarnation(head.incarnation), seq: Seq(head.next_seq - 1) };
+    let known = KnownLog {
+        incarnation: SessionIncarnation(head.incarnation),
+        seq: Seq(head.next_seq - 1),
+        id: None,
+    };
     world.make_again(&session).await;
     // Its log is longer than the one that was known.
     for text in ["one", "two", "three"] {
         world.admit(&session, text).await;
     }
     for hold in [Hold::Look, Hold::Lock] {
-        let started = world.store.start_drain(session.clone(), FencingToken(1), known, hold).await;
+        let started =
+            world.store.start_drain(session.clone(), FencingToken(1), known.clone(), hold).await;
         let Ok(Started::Ready(write, _, log)) = started else { panic!("it has work") };
         assert_eq!(log.first().map(|first| first.seq), Some(Seq(1)));
         assert_ne!(write.claim().incarnation(), known.incarnation);

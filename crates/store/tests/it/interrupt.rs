@@ -94,7 +94,11 @@ async fn an_interrupt_names_the_open_turn_and_its_drain_sees_it_in_its_next_writ
     };
     let named = InterruptTarget::Turn { turn: turn.turn.clone() };
     assert_eq!(target(&world, &session, seq).await, named);
-    let (tx, _) = world.store.resume_drain(session.clone(), claim, Seq(0)).await.expect("ours");
+    let (tx, _) = world
+        .store
+        .resume_drain(session.clone(), claim, store::KnownLog::NOTHING)
+        .await
+        .expect("ours");
     assert_eq!(tx.head().interrupt_seq, seq);
     let mut events = turn.stop(TurnOutcome::Interrupted).to_vec();
     events.push(ended(DrainOutcome::Interrupted));
@@ -161,8 +165,11 @@ async fn an_interrupt_that_meets_a_drains_end_is_seen_by_it_or_changes_nothing()
             let (world, session) = (world.clone(), session.clone());
             async move {
                 together.wait().await;
-                let (tx, _) =
-                    world.store.resume_drain(session.clone(), claim, Seq(0)).await.expect("ours");
+                let (tx, _) = world
+                    .store
+                    .resume_drain(session.clone(), claim, store::KnownLog::NOTHING)
+                    .await
+                    .expect("ours");
                 let seen = tx.head().interrupt_seq > Seq(0);
                 let outcome =
                     if seen { DrainOutcome::Interrupted } else { DrainOutcome::Completed };

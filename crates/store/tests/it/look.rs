@@ -64,7 +64,11 @@ async fn what_comes_between_look_and_write_makes_it_stale_and_is_seen_under_the_
         .interrupt(world.org, session.session.clone(), None, now)
         .await
         .expect("an interrupt");
-    let known = Seq(next.head().next_seq.0 - 1);
+    let known = KnownLog {
+        incarnation: claim.incarnation(),
+        seq: Seq(next.head().next_seq.0 - 1),
+        id: next.head().after.clone(),
+    };
     let end = [ended(DrainOutcome::Completed)];
     let before = world.rows(&session).await;
     let refused = world.try_write(*next, &end, DrainEnd::Close).await;
@@ -128,7 +132,7 @@ async fn a_log_longer_than_a_page_is_read_whole_from_where_it_is_known() {
     for (incarnation, known) in
         [(own, 0), (own, 3), (own, LONG - 1), (own, LONG), (another, 3), (another, LONG + 7)]
     {
-        let known_log = KnownLog { incarnation, seq: Seq(known) };
+        let known_log = KnownLog { incarnation, seq: Seq(known), id: None };
         let token = FencingToken(1);
         let started = world.store.start_drain(session.clone(), token, known_log, Hold::Look).await;
         let Ok(Started::Ready(_, _, log)) = started else { panic!("it was left open") };

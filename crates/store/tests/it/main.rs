@@ -50,6 +50,7 @@ mod settings;
 mod tenancy;
 mod tree;
 mod usage;
+mod went_back;
 mod words;
 mod workspace;
 mod workspaces;

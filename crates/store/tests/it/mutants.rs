@@ -42,7 +42,7 @@ impl Mutant {
     }
 }
 
-const MUTANTS: [Mutant; 27] = [
+const MUTANTS: [Mutant; 31] = [
     mutant(
         "a drain's write does not prove its claim",
         "advance_head",
@@ -190,6 +190,35 @@ const MUTANTS: [Mutant; 27] = [
         .shown_by(Corner::WaitingPrompt),
     mutant("staged again, a Revert forgets what it holds", "is_held", "OR (", "OR (false AND ")
         .shown_by(Corner::StagedAgain),
+    // Finding core-3 C1: four places took the number of an event for the event.
+    mutant(
+        "a drain's write proves the number of the last event alone",
+        "advance_head",
+        "(p_after IS NULL OR",
+        "(true OR",
+    )
+    .shown_by(Corner::WentBack),
+    mutant(
+        "a claim is proved whatever the log is",
+        "prove_claim",
+        "(p_known_id IS NULL OR",
+        "(true OR",
+    )
+    .shown_by(Corner::WentBack),
+    mutant(
+        "a look under the lock believes the number that is known",
+        "look_at_drain",
+        "(p_known_id IS NULL OR",
+        "(true OR",
+    )
+    .shown_by(Corner::WentBack),
+    mutant(
+        "a look believes the number that is known",
+        "look_at_drains",
+        "(a.known_id IS NULL OR",
+        "(true OR",
+    )
+    .shown_by(Corner::WentBack),
     mutant(
         "what waits for one Revert is held by the next",
         "is_held",

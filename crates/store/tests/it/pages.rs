@@ -103,7 +103,7 @@ async fn a_log_of_large_events_is_read_whole_in_small_pages() {
     let (tx, _) = world.start(&session, 1).await;
     let claim = tx.claim();
     world.write(tx, &[], DrainEnd::Keep).await.expect("a claim");
-    let resumed = world.store.resume_drain(session.clone(), claim, Seq(0)).await;
+    let resumed = world.store.resume_drain(session.clone(), claim, KnownLog::NOTHING).await;
     assert_eq!(resumed.expect("still ours").1.len(), 6);
     let report = world.store.rebuild(world.org, session.session.clone(), true).await;
     assert_eq!(report.expect("a rebuild").events, 6);

@@ -468,9 +468,10 @@ async fn drain(
         if !claimed || (next.is_some() && end != DrainEnd::Keep) {
             return;
         }
+        let read = store::KnownLog { seq: known.seq, ..store::KnownLog::NOTHING };
         write = match next.filter(|_| any_hold(random) == Hold::Look) {
             Some(next) => next,
-            None => match run.world.store.resume_drain(session.clone(), claim, known.seq).await {
+            None => match run.world.store.resume_drain(session.clone(), claim, read).await {
                 Ok((locked, new)) => {
                     new.iter().for_each(|recorded| known.note(&recorded.event));
                     locked

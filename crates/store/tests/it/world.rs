@@ -7,9 +7,8 @@ use std::task::Poll;
 
 use domain::{
     Claim, ComponentList, Control, ControlAdmitted, Delivery, FencingToken, IdMint, LocationId,
-    LocationRef, MessageId, OrgId, PartId, ProjectId, PromptAdmitted, PromptPart, Seq,
-    SessionCreated, SessionEvent, SessionId, SessionRef, SideOutcome, Stamp, TimestampMs,
-    TurnOutcome,
+    LocationRef, MessageId, OrgId, PartId, ProjectId, PromptAdmitted, PromptPart, SessionCreated,
+    SessionEvent, SessionId, SessionRef, SideOutcome, Stamp, TimestampMs, TurnOutcome,
 };
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -302,7 +301,8 @@ impl World {
         events: &[SessionEvent],
         end: DrainEnd,
     ) -> Result<(), StoreError> {
-        let (write, _) = self.store.resume_drain(session.clone(), claim, Seq(0)).await?;
+        let (write, _) =
+            self.store.resume_drain(session.clone(), claim, store::KnownLog::NOTHING).await?;
         self.write(write, events, end).await
     }
 

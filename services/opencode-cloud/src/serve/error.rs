@@ -26,6 +26,7 @@ fn database(error: &StoreError) -> String {
         | StoreError::Busy { .. }
         | StoreError::Feature { .. }
         | StoreError::Fenced { .. }
+        | StoreError::WentBack { .. }
         | StoreError::Superseded
         | StoreError::Schema(_)
         | StoreError::Unreadable(_) => error.to_string(),

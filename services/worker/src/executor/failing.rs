@@ -31,6 +31,7 @@ impl Executor {
                 | DrainExit::Waiting
                 | DrainExit::Moved(_)
                 | DrainExit::Fenced
+                | DrainExit::WentBack
                 | DrainExit::Superseded,
             ) => return self.strikes.clear(session),
         };

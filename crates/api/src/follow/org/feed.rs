@@ -188,7 +188,7 @@ impl Feeds {
         if let Some(entry) = self.lock().get(&org) {
             return Ok(self.held.subscribe(org, &entry.frames));
         }
-        let began = self.clock.now_ms();
+        let (began, databases) = (self.clock.now_ms(), self.hub.databases());
         let baseline = self.store.session_changes(org, None, NEWEST).await?;
         let mut entries = self.lock();
         if let Some(entry) = entries.get(&org) {
@@ -215,6 +215,8 @@ impl Feeds {
             waiting,
             deleted: HashSet::new(),
             cursors: SelectAll::new(),
+            databases,
+            over: false,
         };
         self.tasks.spawn(FEED, feed.run(touches));
         Ok((Vec::new(), receiver))
@@ -254,6 +256,10 @@ struct Feed {
     /// The sessions whose deletion clients know, until the changes have it too.
     deleted: HashSet<SessionIncarnation>,
     cursors: SelectAll<CursorStream>,
+    /// How often the database was another one when the feed began.
+    databases: u64,
+    /// Whether clients have been told what the database does not have any more.
+    over: bool,
 }
 
 impl Feed {
@@ -278,6 +284,19 @@ impl Feed {
                     self.look().await;
                 }
             }
+            if self.over {
+                self.break_off();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends the streams of all clients: they list sessions anew when they listen again. A released client knows no other
+    /// way to hear that what it was told is not so any more.
+    fn break_off(&self) {
+        let mut entries = self.feeds.lock();
+        if entries.get(&self.org).is_some_and(|entry| Arc::ptr_eq(&entry.told, &self.told)) {
+            entries.remove(&self.org);
         }
     }
 
@@ -293,6 +312,10 @@ impl Feed {
 
     /// Follows sessions that have changed, and drops those that have long been idle.
     async fn look(&mut self) {
+        if self.feeds.hub.databases() != self.databases {
+            self.over = true;
+            return;
+        }
         let after = Some(self.position.clone());
         let changes = match self.feeds.store.session_changes(self.org, after, NEWEST).await {
             Ok(changes) => changes,
@@ -461,7 +484,8 @@ impl Feed {
         let incarnation = cursor.incarnation();
         let known = self.told.known(&at.session);
         let known = known.filter(|it| it.incarnation.0 == 0 || it.incarnation == incarnation);
-        let after = match known {
+        // A log that is shorter than what was told is another one.
+        let after = match known.filter(|known| known.seq <= row.seq) {
             Some(known) => known.seq,
             // An import has all its events at once, with their old times.
             None if first > Seq(1) => Seq(first.0 - 1),
@@ -498,7 +522,7 @@ impl Feed {
             async move {
                 let mut cursor = cursor?;
                 match cursor.next().await {
-                    Ok(Step::Gone) => Some(((id, Some(Step::Gone)), None)),
+                    Ok(step @ (Step::Gone | Step::WentBack)) => Some(((id, Some(step)), None)),
                     Ok(step) => Some(((id, Some(step)), Some(cursor))),
                     Err(error) => {
                         tracing::warn!(%error, "a session leaves the feed for a moment");
@@ -542,6 +566,7 @@ impl Feed {
                     self.send(followed, &followed.directory, events, None);
                 }
             }
+            Some(Step::WentBack) => self.over = true,
             Some(Step::Gone) | None => {
                 let Some(followed) = self.followed.remove(session) else { return };
                 followed.stop.cancel();

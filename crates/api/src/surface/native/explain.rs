@@ -3,20 +3,18 @@
 use std::collections::BTreeMap;
 
 use axum::extract::{Path, State};
-use domain::{ModelRef, OrgId, RecordedEvent, Seq, SessionEvent, TurnId};
-use history::{Components, rebuild_body};
+use domain::{ModelRef, SessionEvent, TurnId};
+use history::Components;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use store::AttemptRow;
 
 use crate::ApiState;
+use crate::act::{Explained, explain};
 use crate::error::ApiError;
 use crate::surface::extract::{CanAdminister, Params};
 use crate::surface::paged::JsonText;
 use crate::view::Usd;
 
-const PAGE: i64 = 1_000;
 const MAX_ID_CHARS: usize = 80;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -80,18 +78,10 @@ pub(crate) async fn show(
         return Err(ApiError::invalid("explain takes the id of a turn or of an attempt"));
     }
     let attempt = state.store().attempt(access.org, id).await?;
-    let names: BTreeMap<String, String> =
-        serde_json::from_str(&attempt.components).map_err(ApiError::internal)?;
-    let mut components = BTreeMap::new();
-    for (name, hash) in &names {
-        components.insert(name.clone(), state.store().component(access.org, hash).await?);
-    }
+    let Explained { names, components, events, rebuilt, hash, matches } =
+        explain(state.store(), access.org, &attempt).await?;
     let model = Components::read(&components).ok().map(|read| read.model);
-    let events = log(&state, access.org, &attempt).await?;
     let variant = events.iter().rev().find_map(|recorded| chosen(&recorded.event, &attempt.turn));
-    let rebuilt = rebuild_body(&events, &components, attempt.wire_version, &attempt.turn);
-    let hash = rebuilt.as_ref().ok().map(|body| hex::encode(Sha256::digest(body)));
-    let matches = hash.as_deref() == Some(attempt.body_hash.as_str());
     if query.body.unwrap_or(false) {
         return match rebuilt {
             Ok(body) if matches => Ok(JsonText::new(body)),
@@ -136,27 +126,4 @@ fn chosen<'a>(event: &'a SessionEvent, of: &TurnId) -> Option<&'a ModelRef> {
         _ => return None,
     };
     (turn == of).then_some(model)
-}
-
-/// Reads the events that the attempt was made of.
-async fn log(
-    state: &ApiState,
-    org: OrgId,
-    attempt: &AttemptRow,
-) -> Result<Vec<RecordedEvent>, ApiError> {
-    let mut events: Vec<RecordedEvent> = Vec::new();
-    loop {
-        let known = events.last().map_or(Seq(0), |event| event.seq);
-        let left = attempt.through.0 - known.0;
-        if left <= 0 {
-            break;
-        }
-        let page =
-            state.store().events(org, attempt.session.clone(), known, left.min(PAGE)).await?;
-        if page.items.is_empty() {
-            break;
-        }
-        events.extend(page.items);
-    }
-    Ok(events)
 }

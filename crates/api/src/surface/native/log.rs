@@ -1,6 +1,6 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use domain::{Seq, SessionIncarnation};
+use domain::{EventId, Seq, SessionIncarnation};
 use http::HeaderMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -41,13 +41,13 @@ pub(crate) async fn of_session(
     headers: &HeaderMap,
     query: &LogQuery,
 ) -> Result<Log, ApiError> {
-    let (after, expected) = match headers.get("last-event-id") {
+    let (after, expected, last) = match headers.get("last-event-id") {
         Some(value) => {
             value.to_str().ok().and_then(|text| event_id(text.trim())).ok_or_else(|| {
                 ApiError::invalid("`Last-Event-ID` is the id of an event of this stream")
             })?
         }
-        None => (query.after.unwrap_or(0), None),
+        None => (query.after.unwrap_or(0), None, None),
     };
     if after < 0 {
         return Err(ApiError::invalid("`after` is a sequence number of the log, 0 or more"));
@@ -55,7 +55,8 @@ pub(crate) async fn of_session(
     let after = Seq(after);
     if query.follow.unwrap_or(false) {
         let share = state.streams().take(session.at.org.to_string())?;
-        let log = LogStream::open(state.hub(), state.store(), session.at, after, expected).await?;
+        let log = LogStream::open(state.hub(), state.store(), session.at, (after, last), expected)
+            .await?;
         return Ok(Log(log.into_response(share)));
     }
     let limit = query.limit.unwrap_or(MAX_EVENTS).clamp(1, MAX_EVENTS);
@@ -70,15 +71,17 @@ pub(crate) async fn of_session(
     Ok(Log(Paged { items: views, next }.into_response()))
 }
 
-/// Parses an event id: `SEQ.INCARNATION` as the stream writes it, or a bare number.
-fn event_id(text: &str) -> Option<(i64, Option<SessionIncarnation>)> {
-    match text.split_once('.') {
-        Some((seq, incarnation)) => {
-            let incarnation = i64::from_str_radix(incarnation, 16).ok()?;
-            Some((seq.parse().ok()?, Some(SessionIncarnation(incarnation))))
-        }
-        None => Some((text.parse().ok()?, None)),
-    }
+/// A position of the log as the id of an event names it.
+type Position = (i64, Option<SessionIncarnation>, Option<EventId>);
+
+/// Parses the id of an event: `SEQ.INCARNATION` as the stream writes it, or a bare number. `SEQ.INCARNATION.EVENT`, which
+/// also says which event has the number, is what later builds write: no build before this one reads it.
+fn event_id(text: &str) -> Option<Position> {
+    let mut parts = text.splitn(3, '.');
+    let seq = parts.next()?.parse().ok()?;
+    let incarnation = parts.next().map(|text| i64::from_str_radix(text, 16)).transpose().ok()?;
+    let event = parts.next().map(str::parse).transpose().ok()?;
+    Some((seq, incarnation.map(SessionIncarnation), event))
 }
 
 pub(crate) async fn show(

@@ -11,6 +11,7 @@ use super::messages::{AdmittedView, admit_and_show};
 use crate::ApiState;
 use crate::act::{
     AbortRequest, AdmitRequest, InterruptedView, aborted, differing_messages, missing, transcript,
+    unproven,
 };
 use crate::error::ApiError;
 use crate::surface::dialect::Dialect;
@@ -121,6 +122,9 @@ pub(crate) async fn rebuild(
     }))
 }
 
+/// The most sessions in one answer whose newest turn was not asked with their log.
+const MOST_UNPROVEN: usize = 100;
+
 /// The most missing blobs in one answer.
 const MOST_MISSING: usize = 100;
 
@@ -137,7 +141,8 @@ pub(crate) struct ViolationView {
     found: String,
 }
 
-/// Lists broken invariants that the rows show. `settled=true` adds those that hold only once nothing runs;
+/// Lists broken invariants that the rows show, among them each session whose newest turn was not asked with its log.
+/// `settled=true` adds those that hold only once nothing runs;
 /// `blobs=true` also looks for missing blobs.
 pub(crate) async fn check(
     access: CanAdminister,
@@ -146,6 +151,7 @@ pub(crate) async fn check(
 ) -> Result<Json<Vec<ViolationView>>, ApiError> {
     let mut found = state.store().violations(access.org, query.settled.unwrap_or(false)).await?;
     found.extend(state.store().usage_violations(access.org).await?);
+    found.extend(unproven(state.store(), access.org, MOST_UNPROVEN).await?);
     if query.blobs.unwrap_or(false) {
         found.extend(missing(&state, access.org, MOST_MISSING).await?);
     }

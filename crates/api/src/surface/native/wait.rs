@@ -65,6 +65,7 @@ pub(crate) async fn wait(
             Ok(Ok(Step::Gone)) => {
                 return Err(state.no_more_events());
             }
+            Ok(Ok(Step::WentBack)) => return Err(ApiError::went_back()),
             Ok(Err(error)) => return Err(error),
         };
         if may_end_work(&event.event) {

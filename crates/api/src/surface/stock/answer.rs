@@ -136,8 +136,9 @@ impl Held {
         let admitted = admit(state, principal, at.session.clone(), request).await?;
         let is_old = admitted.admission == Admission::First && admitted.seq <= log.joined_at();
         if is_old || admitted.location != at.location {
-            // The session has moved, or was deleted and created again, since we learnt its home or joined its log.
-            state.hub().forget(&at);
+            // The session has moved, or was deleted and created again, since we learnt its home or joined its log; or the
+            // database came back without the newest events.
+            state.hub().end_longer(&at).await;
             home = relearn(state, org, &at.session).await?;
             at.location = home.location.clone();
             log = follow(state, &at).await?;
@@ -166,6 +167,7 @@ impl Held {
                 Step::Gone => {
                     return Err(state.no_more_events());
                 }
+                Step::WentBack => return Err(ApiError::went_back()),
             };
             let Some(ended) = self.awaited.note(&event) else { continue };
             if self.hold.is_some() {

@@ -95,6 +95,7 @@ pub(crate) async fn post(
             Step::Gone => {
                 return Err(state.no_more_events());
             }
+            Step::WentBack => return Err(ApiError::went_back()),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Pair<'_> {
             .store
             .start_drain(at, FencingToken(token), store::KnownLog::NOTHING, Hold::Look)
             .await;
-        let model = self.model.look(session, place, token, Seq(0));
+        let model = self.model.look(session, place, token, sim::Known::NOTHING);
         let word = match (real.expect("an answer"), model) {
             (Started::Ready(real, taken, log), Look::Ready(model, model_taken, model_log)) => {
                 assert_eq!(taken, model_taken);
@@ -205,17 +205,19 @@ impl Pair<'_> {
         }
         let (session, place, claim) = self.claims[self.rng.index(self.claims.len())];
         let at = self.at(session, place);
-        let real = self.world.store.resume_drain(at, Claim(claim), Seq(0)).await;
-        match (real, self.model.prove(session, place, claim, Seq(0))) {
-            (Ok((real, log)), Some((model, model_log))) => {
+        let real = self.world.store.resume_drain(at, Claim(claim), store::KnownLog::NOTHING).await;
+        match (real, self.model.prove(session, place, claim, sim::Known::NOTHING)) {
+            (Ok((real, log)), sim::Proof::Held(model, model_log)) => {
                 assert_eq!(log.len(), model_log.len());
                 compare_basis(&real, &model);
                 self.same("prove", "held", "held");
                 self.commit("locked write", Held { session, real, model }).await;
             }
-            (Err(StoreError::Fenced { .. }), None) => self.same("prove", "fenced", "fenced"),
+            (Err(StoreError::Fenced { .. }), sim::Proof::Fenced) => {
+                self.same("prove", "fenced", "fenced")
+            }
             (Err(error), _) => panic!("{error:?}"),
-            (Ok(_), None) => panic!("the model says that claim {claim} is fenced"),
+            (Ok(_), _) => panic!("the model says that claim {claim} is fenced"),
         }
     }
 
