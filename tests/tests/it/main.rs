@@ -41,3 +41,4 @@ mod tiers;
 mod travel;
 mod usage;
 mod web;
+mod went_back;
