@@ -28,12 +28,12 @@ async fn kept(world: &World, session: &SessionRef) -> String {
 /// Puts a session's head and log back to what they were.
 async fn put_back(world: &World, session: &SessionRef, then: &str) {
     sqlx::query(
-        "WITH then AS (SELECT * FROM jsonb_populate_record(NULL::session_head, $3::text::jsonb)),
+        "WITH past AS (SELECT * FROM jsonb_populate_record(NULL::session_head, $3::text::jsonb)),
          head AS (UPDATE session_head h SET next_seq = t.next_seq, claim = t.claim, last_id = t.last_id,
                  wake_seq = t.wake_seq, parked_seq = t.parked_seq, pending = t.pending, open = t.open,
                  handed_over = t.handed_over, recoveries = t.recoveries
-             FROM then t WHERE h.org_id = $1 AND h.id = $2)
-         DELETE FROM session_event e USING then t WHERE e.incarnation = t.incarnation AND e.seq >= t.next_seq",
+             FROM past t WHERE h.org_id = $1 AND h.id = $2)
+         DELETE FROM session_event e USING past t WHERE e.incarnation = t.incarnation AND e.seq >= t.next_seq",
     )
     .bind(session.org.0)
     .bind(session.session.as_str())
