@@ -83,10 +83,12 @@ pub fn index_known_pack(pack: &str, index: &str) -> Git {
 #[must_use]
 pub fn measure(commit: Oid, bounds: &FillBounds) -> Git {
     Git::script(
-        "$git cat-file -e \"$1^{tree}\"; $git ls-tree -r -t -l --full-tree \"$1\" | awk -v most=\"$2\" '\
-         { entries++; if ($2 == \"blob\") { all += $4; if ($4 + 0 > large) large = $4 + 0 } } \
-         entries > most { exit } END { printf \"%.0f %.0f %.0f\\n\", entries, all, large }'",
-        &[commit.to_string(), bounds.entries.to_string()],
+        "$git cat-file -e \"$1^{tree}\"; $git ls-tree -r -t -l --full-tree \"$1\" | \
+         awk -v most=\"$2\" -v levels=\"$3\" '\
+         { entries++; level = gsub(\"/\", \"/\"); if (level > deep) deep = level; if ($2 == \"blob\") { all += $4; if ($4 + 0 > large) large = $4 + 0 } } \
+         entries > most || deep > levels { exit } \
+         END { printf \"%.0f %.0f %.0f %.0f\\n\", entries, all, large, deep }'",
+        &[commit.to_string(), bounds.entries.to_string(), bounds.depth.to_string()],
     )
 }
 

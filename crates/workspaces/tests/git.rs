@@ -113,7 +113,7 @@ fn a_filled_workspace_is_a_clean_clone() {
     let root = world.filled();
     let line = succeed(&root, &measure(world.commit, &FillBounds::default()));
     let found = Measured::parse(&line).expect("a line");
-    assert_eq!(found, Measured { entries: 3, tree_bytes: 18, file_bytes: 8 });
+    assert_eq!(found, Measured { entries: 3, tree_bytes: 18, file_bytes: 8, depth: 0 });
     assert_eq!(git(&root, &["status", "--porcelain"]), "");
     assert_eq!(git(&root, &["status", "-sb"]), "## main...origin/main");
     assert_eq!(git(&root, &["fsck", "--strict"]), "");
@@ -129,6 +129,27 @@ fn too_many_entries_end_the_measure() {
     assert!(Measured::parse(&line).expect("a line").within(&bounds).is_err(), "{line}");
     let nothing: Oid = "1".repeat(40).parse().expect("an id");
     assert!(!run(&root, &measure(nothing, &bounds)).0, "a commit that is not there");
+}
+
+/// Finding security-3: a tree of 20,000 levels was tried again and again, for a minute each.
+#[test]
+fn too_many_levels_end_the_measure_soon() {
+    let world = small();
+    let root = world.filled();
+    let make = "printf 'commit refs/heads/deep\\ncommitter A <a@b> 0 +0000\\ndata 0\\nM 100644 inline %sf\\ndata 1\\nx\\n' \
+                \"$(printf 'd/%.0s' $(seq 1 1500))\" | git fast-import --quiet && git rev-parse deep";
+    let (made, said) = raw(&root, "sh", &["-c", make]);
+    assert!(made, "{said}");
+    let deep: Oid = said.lines().last().expect("a line").parse().expect("an id");
+    let bounds = FillBounds { depth: 50, ..FillBounds::default() };
+    let line = succeed(&root, &measure(deep, &bounds));
+    let measured = Measured::parse(&line).expect("a line");
+    let told = measured.within(&bounds).expect_err("too deep").to_string();
+    assert_eq!(told, "it has more than 50 directories in each other");
+    assert!(measured.entries < 100, "it ended at the bound: {line}");
+    let usual = FillBounds::default();
+    let line = succeed(&root, &measure(deep, &usual));
+    assert!(Measured::parse(&line).expect("a line").within(&usual).is_err(), "{line}");
 }
 
 #[test]
