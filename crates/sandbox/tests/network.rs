@@ -70,7 +70,7 @@ async fn with_exits(greeting: &Arc<Greeting>) -> Vec<FoundTier> {
         if best.tier == tier {
             found.push(best);
         } else {
-            eprintln!("skipped, tier {tier}: {:?}", best.refused);
+            world::skip(tier, &format!("{:?}", best.refused));
         }
     }
     found
@@ -163,8 +163,7 @@ async fn a_refusal_is_in_the_result_of_who_met_it() {
 async fn a_tier_without_cells_opens_no_network() {
     let found = find_tier(&options(Tier::C, Limits::of_this_machine())).await;
     if found.tier != Tier::C {
-        eprintln!("skipped, tier C: {:?}", found.refused);
-        return;
+        return world::skip(Tier::C, &format!("{:?}", found.refused));
     }
     let (_folder, place) = folder();
     let mut command = script("env | grep -ci _proxy; curl -sS http://127.0.0.1:3128", &place, "a");

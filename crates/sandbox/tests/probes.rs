@@ -182,11 +182,26 @@ impl Sentinels {
         place
     }
 
-    fn variables(&self) -> [(&'static str, String); 4] {
+    fn variables(&self) -> [(&'static str, String); 5] {
         let (out, key) = (self.out.display().to_string(), self.key.to_string());
         let port = self.port.to_string();
-        [("OUT", out), ("PORT", port), ("NAME", self.name.clone()), ("KEY", key)]
+        [
+            ("OUT", out),
+            ("PORT", port),
+            ("NAME", self.name.clone()),
+            ("KEY", key),
+            ("SHOWN", shown()),
+        ]
     }
+}
+
+/// The folders of the root on the way to what a cell shows: tools and the clone itself, as this environment names them.
+fn shown() -> String {
+    let values = std::env::vars_os().map(|(_, value)| value.to_string_lossy().into_owned());
+    let paths: Vec<_> =
+        values.flat_map(|it| it.split(':').map(str::to_owned).collect::<Vec<_>>()).collect();
+    let tops = paths.iter().filter_map(|path| path.strip_prefix('/')?.split('/').next());
+    tops.filter(|top| !top.contains(' ')).collect::<Vec<_>>().join(" ")
 }
 
 impl Drop for Sentinels {
@@ -241,8 +256,7 @@ async fn try_some(found: &FoundTier, sentinels: &Sentinels, names: Vec<String>) 
 
 async fn none_gets_through(tier: Tier, but: &[&str]) {
     if !Path::new(PYTHON).exists() {
-        eprintln!("skipped: there is no {PYTHON}");
-        return;
+        return world::skip(tier, &format!("there is no {PYTHON}"));
     }
     for found in tiers(&[tier], Limits::of_this_machine()).await {
         let sentinels = Sentinels::set_up(tier.name());
@@ -278,15 +292,18 @@ const OPEN_BELOW: [(&str, i32, &str); 3] = [
 #[tokio::test]
 async fn an_older_landlock_is_used_and_its_doors_are_named() {
     if !Path::new(PYTHON).exists() {
-        eprintln!("skipped: there is no {PYTHON}");
-        return;
+        return world::skip(Tier::C, &format!("there is no {PYTHON}"));
     }
     for abi in 1..=5 {
         let mut options = world::options(Tier::C, Limits::of_this_machine());
         options.landlock_at_most = Some(abi);
         let found = sandbox::find_tier(&options).await;
-        if found.tier != Tier::C || sandbox::landlock_abi() < 6 {
-            eprintln!("skipped, ABI {abi}: {:?}", found.refused);
+        if found.tier != Tier::C {
+            world::skip(Tier::C, &format!("ABI {abi}: {:?}", found.refused));
+            continue;
+        }
+        if sandbox::landlock_abi() < 6 {
+            eprintln!("SKIPPED, ABI {abi}: this kernel's own is older");
             continue;
         }
         let sentinels = Sentinels::set_up(&format!("abi-{abi}"));
@@ -348,8 +365,7 @@ fn outside(sentinels: &Sentinels, name: &str, right: &str) -> String {
 #[test]
 fn each_probe_gets_through_outside() {
     if !rustix::process::geteuid().is_root() || !Path::new(PYTHON).exists() {
-        eprintln!("skipped: throw-away namespaces need root, and the probes {PYTHON}");
-        return;
+        return world::skip(Tier::A, &format!("namespaces need root, and the probes {PYTHON}"));
     }
     let namespaces = StdCommand::new("unshare")
         .args(["--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--mount-proc", "true"])
@@ -357,8 +373,7 @@ fn each_probe_gets_through_outside() {
         .expect("unshare runs");
     if !namespaces.status.success() {
         let why = String::from_utf8_lossy(&namespaces.stderr).into_owned();
-        eprintln!("skipped: root has no namespaces to throw away here: {why}");
-        return;
+        return world::skip(Tier::A, &format!("root has no namespaces to throw away here: {why}"));
     }
     let sentinels = Sentinels::set_up("off");
     let mut held = Vec::new();
@@ -368,7 +383,7 @@ fn each_probe_gets_through_outside() {
             continue;
         }
         match MAY_BE_MISSING.iter().find(|(missing, _)| *missing == name) {
-            Some((_, why)) => eprintln!("skipped, {name}: {why}"),
+            Some((_, why)) => eprintln!("SKIPPED, {name}: {why}"),
             None => held.push(format!("{name}: {}", text.trim())),
         }
     }
