@@ -23,6 +23,7 @@ mod messages;
 mod metadata;
 mod models;
 mod moves;
+mod parked;
 mod resolve;
 mod retry;
 mod revoked;
@@ -55,6 +56,7 @@ pub(crate) use models::{
     Basis, ShownCatalog, ShownProvider, Source, shown_from, shown_models, shown_with,
 };
 pub(crate) use moves::{MoveRequest, asked};
+pub(crate) use parked::WaitStep;
 pub(crate) use resolve::{Workspace, location, location_of, workspace};
 pub(crate) use revoked::stop_revoked;
 pub(crate) use sent::{HereRequest, HereView, UploadView, here, location_of_sent, store_upload};

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::admit::ahead_of_us;
 use super::announce::announce;
+use super::parked::WaitStep;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::follow::{Cursor, Step, Want};
@@ -79,42 +80,44 @@ impl Awaited {
     }
 
     /// Returns how the control ended, once this event or an earlier one says so.
-    fn note(&mut self, event: &RecordedEvent) -> Option<Result<(), ApiError>> {
+    fn note(&mut self, event: &RecordedEvent) -> WaitStep<Result<(), ApiError>> {
         let refused = |error: &SessionError| Err(ApiError::refused(error.clone(), &self.session));
-        let not = |why: &str| Some(Err(ApiError::Conflict(why.to_owned())));
+        let not = |why: &str| Err(ApiError::Conflict(why.to_owned()));
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these say what became of it")]
         match &event.event {
             SessionEvent::ControlDelivered(delivered) if delivered.message == self.input => {
                 match &delivered.error {
-                    Some(error) => Some(refused(error)),
+                    Some(error) => WaitStep::Ended(refused(error)),
                     None if self.goes_on => {
                         self.delivered = true;
-                        None
+                        WaitStep::Open
                     }
-                    None => Some(Ok(())),
+                    None => WaitStep::Ended(Ok(())),
                 }
             }
-            SessionEvent::RevertStaged(_) if self.delivered => Some(Ok(())),
+            SessionEvent::RevertStaged(_) if self.delivered => WaitStep::Ended(Ok(())),
             SessionEvent::RevertCleared(cleared) if self.delivered => {
-                Some(cleared.error.as_ref().map_or(Ok(()), refused))
+                WaitStep::Ended(cleared.error.as_ref().map_or(Ok(()), refused))
             }
             SessionEvent::InputCancelled(cancelled) if cancelled.message == self.input => {
-                not("it was cancelled")
+                WaitStep::Ended(not("it was cancelled"))
             }
             SessionEvent::InterruptRequested(interrupt)
                 if interrupt.target == InterruptTarget::Parked && !self.delivered =>
             {
-                not("interrupted before it was taken up; it still waits")
+                WaitStep::EndedIfParked(not("interrupted before it was taken up; it still waits"))
             }
-            // A completed drain leaves awake inputs to the next one, and a takeover finishes what was begun.
-            SessionEvent::DrainEnded(end) => match (end.outcome, &end.error) {
-                (DrainOutcome::Completed, _) => None,
-                (_, Some(error)) => Some(refused(error)),
-                (DrainOutcome::Interrupted | DrainOutcome::Failed, None) => {
-                    not("the work was stopped before it was done")
-                }
-            },
-            _ => None,
+            // A takeover finishes what was begun.
+            SessionEvent::DrainEnded(end) if end.outcome == DrainOutcome::Completed => {
+                WaitStep::Open
+            }
+            SessionEvent::DrainEnded(end) => {
+                let stopped = || not("the work was stopped before it was done");
+                let ended = end.error.as_ref().map_or_else(stopped, refused);
+                // A drain that ends in any way leaves awake inputs that it has not taken to the next one.
+                if self.delivered { WaitStep::Ended(ended) } else { WaitStep::EndedIfParked(ended) }
+            }
+            _ => WaitStep::Open,
         }
     }
 }
@@ -128,7 +131,8 @@ async fn acted(state: &ApiState, mut log: Cursor, mut awaited: Awaited) -> Resul
         })?;
         match step? {
             Step::Event(event) => {
-                if let Some(ended) = awaited.note(&event) {
+                let step = awaited.note(&event);
+                if let Some(ended) = step.end(state, log.session(), &awaited.input).await? {
                     return ended;
                 }
             }
@@ -203,22 +207,23 @@ mod tests {
             delivered("msg_c", None),
             ended(DrainOutcome::Completed),
         ] {
-            assert!(revert.note(&event).is_none(), "{event:?}");
+            assert!(matches!(revert.note(&event), WaitStep::Open), "{event:?}");
         }
-        assert!(matches!(revert.note(&staged()), Some(Ok(()))));
+        assert!(matches!(revert.note(&staged()), WaitStep::Ended(Ok(()))));
     }
 
     #[test]
     fn what_is_done_as_it_is_delivered_is_not_waited_for_any_longer() {
         let mut unrevert = awaited(Control::Unrevert);
-        assert!(unrevert.note(&recorded(RevertCleared::default())).is_none());
-        assert!(matches!(unrevert.note(&delivered("msg_c", None)), Some(Ok(()))));
+        let other = recorded(RevertCleared::default());
+        assert!(matches!(unrevert.note(&other), WaitStep::Open));
+        assert!(matches!(unrevert.note(&delivered("msg_c", None)), WaitStep::Ended(Ok(()))));
     }
 
     #[test]
     fn what_stops_it_is_told() {
         let told = |event: &RecordedEvent| match revert().note(event) {
-            Some(Err(error)) => error.failure().reason,
+            WaitStep::Ended(Err(error)) => error.failure().reason,
             other => panic!("{event:?}: {other:?}"),
         };
         assert_eq!(
@@ -228,20 +233,21 @@ mod tests {
         let code = "session.revert_across_move";
         assert_eq!(told(&delivered("msg_c", Some(code))).as_deref(), Some(code));
         assert_eq!(told(&delivered("msg_c", Some("session.message_unknown"))), None, "it is a 404");
-        assert_eq!(told(&ended(DrainOutcome::Interrupted)), None);
         let cancelled = InputCancelled { message: "msg_c".parse().expect("an id") };
         assert_eq!(told(&recorded(cancelled)), None);
-        assert_eq!(
-            told(&recorded(InterruptRequested { by: None, target: InterruptTarget::Parked })),
-            None
-        );
+        // Finding core-3 M7: the interrupt may be older than the control, and then it still runs.
+        let parked = InterruptRequested { by: None, target: InterruptTarget::Parked };
+        for event in [recorded(parked), ended(DrainOutcome::Interrupted)] {
+            let step = revert().note(&event);
+            assert!(matches!(step, WaitStep::EndedIfParked(Err(_))), "{event:?}: {step:?}");
+        }
         let mut begun = revert();
-        assert!(begun.note(&delivered("msg_c", None)).is_none());
+        assert!(matches!(begun.note(&delivered("msg_c", None)), WaitStep::Open));
         let error = SessionError {
             code: domain::ErrorCode::WorkspaceRestoreFailed.into(),
             message: "why".into(),
         };
         let cleared = recorded(RevertCleared { error: Some(error) });
-        assert!(matches!(begun.note(&cleared), Some(Err(ApiError::Refused(_)))));
+        assert!(matches!(begun.note(&cleared), WaitStep::Ended(Err(ApiError::Refused(_)))));
     }
 }

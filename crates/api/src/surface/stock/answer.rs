@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue};
 use store::{Admission, AdmittedPrompt, MessageRow};
 
 use crate::ApiState;
-use crate::act::{AdmitRequest, admit, home, relearn};
+use crate::act::{AdmitRequest, WaitStep, admit, home, relearn};
 use crate::error::ApiError;
 use crate::fold::Conversation;
 use crate::follow::{Cursor, HoldGuard, Step, Want};
@@ -32,8 +32,6 @@ enum Ended {
 #[derive(Debug)]
 struct Awaited {
     message: MessageId,
-    /// Whether the prompt woke the session, rather than only being stored.
-    awake: bool,
     promoted: bool,
     /// Whether a turn has begun since then.
     begun: bool,
@@ -41,17 +39,12 @@ struct Awaited {
 }
 
 impl Awaited {
-    fn new(message: MessageId, awake: bool) -> Self {
-        Self {
-            message,
-            awake,
-            promoted: false,
-            begun: false,
-            conversation: Conversation::default(),
-        }
+    fn new(message: MessageId) -> Self {
+        Self { message, promoted: false, begun: false, conversation: Conversation::default() }
     }
 
-    fn note(&mut self, event: &RecordedEvent) -> Option<Ended> {
+    fn note(&mut self, event: &RecordedEvent) -> WaitStep<Ended> {
+        let without = |why: &str| Ended::Without(why.to_owned());
         self.conversation.apply(event);
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these say how work goes on")]
         match &event.event {
@@ -62,33 +55,34 @@ impl Awaited {
             SessionEvent::InterruptRequested(interrupt)
                 if interrupt.target == InterruptTarget::Parked && !self.promoted =>
             {
-                return Some(Ended::Without("interrupted before the work began".to_owned()));
+                // Somebody may have woken the session for it at once.
+                return WaitStep::EndedIfParked(without("interrupted before the work began"));
             }
             SessionEvent::InputCancelled(cancelled) if cancelled.message == self.message => {
-                return Some(Ended::Without("the prompt was cancelled".to_owned()));
+                return WaitStep::Ended(without("the prompt was cancelled"));
             }
-            // A completed drain leaves awake prompts that it has not promoted to the next drain.
-            SessionEvent::DrainEnded(end)
-                if end.outcome == DrainOutcome::Completed && self.awake && !self.promoted => {}
-            // Any other end has spent the wakes: prompts that are not promoted stay in the inbox.
             SessionEvent::DrainEnded(end) => {
                 let last = self.conversation.newest().filter(|_| self.begun);
-                return Some(match (last, &end.error, end.outcome) {
+                let ended = match (last, &end.error, end.outcome) {
                     (Some(last), ..) => Ended::With(last.clone()),
-                    (None, Some(SessionError { message, .. }), _) => {
-                        Ended::Without(message.clone())
-                    }
+                    (None, Some(SessionError { message, .. }), _) => without(message),
                     (None, None, DrainOutcome::Interrupted) => {
-                        Ended::Without("interrupted before the assistant answered".to_owned())
+                        without("interrupted before the assistant answered")
                     }
                     (None, None, DrainOutcome::Completed | DrainOutcome::Failed) => {
-                        Ended::Without("the work ended before the assistant answered".to_owned())
+                        without("the work ended before the assistant answered")
                     }
-                });
+                };
+                // A drain that ends in any way leaves awake prompts that it has not promoted to the next drain.
+                return if self.promoted {
+                    WaitStep::Ended(ended)
+                } else {
+                    WaitStep::EndedIfParked(ended)
+                };
             }
             _ => {}
         }
-        None
+        WaitStep::Open
     }
 }
 
@@ -154,7 +148,7 @@ impl Held {
         home: Arc<Home>,
         hold: Option<HoldGuard>,
     ) -> Self {
-        let awaited = Awaited::new(admitted.prompt.message.clone(), admitted.prompt.wake);
+        let awaited = Awaited::new(admitted.prompt.message.clone());
         Self { awaited, log: log.after(admitted.seq), session, home, hold }
     }
 
@@ -169,7 +163,9 @@ impl Held {
                 }
                 Step::WentBack => return Err(ApiError::went_back()),
             };
-            let Some(ended) = self.awaited.note(&event) else { continue };
+            let step = self.awaited.note(&event);
+            let ended = step.end(&state, self.log.session(), &self.awaited.message).await?;
+            let Some(ended) = ended else { continue };
             if self.hold.is_some() {
                 state.feeds().have_told(self.log.session(), event.seq).await;
             }
@@ -215,7 +211,7 @@ mod tests {
     }
 
     fn awaited() -> Awaited {
-        Awaited::new("msg_u".parse().expect("an id"), true)
+        Awaited::new("msg_u".parse().expect("an id"))
     }
 
     fn recorded(event: impl Into<SessionEvent>) -> RecordedEvent {
@@ -259,10 +255,10 @@ mod tests {
     fn the_answer_is_the_last_message_of_the_drain_that_promoted_the_prompt() {
         let mut awaited = awaited();
         for event in [turn("msg_0"), promoted("msg_u"), turn("msg_1"), turn("msg_2")] {
-            assert_eq!(awaited.note(&event), None);
+            assert_eq!(awaited.note(&event), WaitStep::Open);
         }
         let last = awaited.note(&ended(DrainOutcome::Completed));
-        assert!(matches!(last, Some(Ended::With(row)) if row.id.as_str() == "msg_2"));
+        assert!(matches!(last, WaitStep::Ended(Ended::With(row)) if row.id.as_str() == "msg_2"));
     }
 
     #[test]
@@ -277,35 +273,36 @@ mod tests {
             usage: TurnUsage::default(),
             error: None,
         });
-        assert_eq!(awaited.note(&lost), None);
-        assert!(matches!(awaited.note(&ended(DrainOutcome::Failed)), Some(Ended::Without(_))));
+        assert_eq!(awaited.note(&lost), WaitStep::Open);
+        let end = awaited.note(&ended(DrainOutcome::Failed));
+        assert!(matches!(end, WaitStep::Ended(Ended::Without(_))));
     }
 
+    // Finding core-3 M7: a drain that failed or was interrupted was taken for the end of a prompt that waited.
     #[test]
-    fn a_drain_that_completes_leaves_an_awake_prompt_to_the_next() {
-        let mut awake = awaited();
-        for event in [ended(DrainOutcome::Completed), promoted("msg_u"), turn("msg_1")] {
-            assert_eq!(awake.note(&event), None);
+    fn no_end_of_a_drain_ends_a_prompt_that_it_left() {
+        for outcome in [DrainOutcome::Completed, DrainOutcome::Failed, DrainOutcome::Interrupted] {
+            let mut awaited = awaited();
+            let left = awaited.note(&ended(outcome));
+            assert!(matches!(left, WaitStep::EndedIfParked(Ended::Without(_))), "{left:?}");
+            for event in [promoted("msg_u"), turn("msg_1")] {
+                assert_eq!(awaited.note(&event), WaitStep::Open);
+            }
+            let end = awaited.note(&ended(outcome));
+            assert!(matches!(end, WaitStep::Ended(Ended::With(_))), "{end:?}");
         }
-        assert!(matches!(awake.note(&ended(DrainOutcome::Completed)), Some(Ended::With(_))));
-        let mut stored = Awaited { awake: false, ..awaited() };
-        assert!(matches!(stored.note(&ended(DrainOutcome::Completed)), Some(Ended::Without(_))));
     }
 
     #[test]
     fn a_cancelled_prompt_is_not_waited_for() {
         let message = "msg_u".parse().expect("an id");
         let cancelled = recorded(InputCancelled { message });
-        assert!(matches!(awaited().note(&cancelled), Some(Ended::Without(_))));
+        assert!(matches!(awaited().note(&cancelled), WaitStep::Ended(Ended::Without(_))));
     }
 
     #[test]
     fn a_parked_prompt_is_not_waited_for() {
         let parked = recorded(InterruptRequested { by: None, target: InterruptTarget::Parked });
-        assert!(matches!(awaited().note(&parked), Some(Ended::Without(_))));
-        assert!(matches!(
-            awaited().note(&ended(DrainOutcome::Interrupted)),
-            Some(Ended::Without(_))
-        ));
+        assert!(matches!(awaited().note(&parked), WaitStep::EndedIfParked(Ended::Without(_))));
     }
 }
