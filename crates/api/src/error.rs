@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use credentials::CredentialsError;
 use domain::{ErrorCode, IdError, SessionError, SessionId};
 use http::StatusCode;
-use store::StoreError;
+use store::{MAX_INBOX_BYTES, MAX_INBOX_INPUTS, StoreError};
 
 type Cause = Box<dyn Error + Send + Sync>;
 
@@ -52,6 +52,9 @@ pub(crate) enum ApiError {
     /// The session's state does not allow it. The code has a page in `docs/errors/`.
     #[error("{}", .0.message)]
     Refused(SessionError),
+    /// The session's inbox is full. The code has a page in `docs/errors/`.
+    #[error("{}", .0.message)]
+    Full(SessionError),
     /// The body names something that does not exist. The code has a page in `docs/errors/`.
     #[error("{}", .0.message)]
     NoSuch(SessionError),
@@ -120,6 +123,18 @@ impl ApiError {
         })
     }
 
+    /// The error of an input that a full inbox does not take.
+    fn inbox_full() -> Self {
+        Self::Full(SessionError {
+            code: ErrorCode::SessionInboxFull.into(),
+            message: format!(
+                "the session's inbox is full: at most {MAX_INBOX_INPUTS} inputs of {} MiB wait for it; resume the \
+                 session, or cancel inputs that wait, and send it again",
+                MAX_INBOX_BYTES >> 20
+            ),
+        })
+    }
+
     /// The error for a control that could not be carried out.
     pub(crate) fn refused(error: SessionError, session: &SessionId) -> Self {
         match error.code.known() {
@@ -154,6 +169,7 @@ impl ApiError {
             Self::Conflict(_) | Self::Busy(_) | Self::Refused(_) => {
                 (StatusCode::CONFLICT, "CONFLICT")
             }
+            Self::Full(_) => (StatusCode::TOO_MANY_REQUESTS, "INBOX_FULL"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
             Self::Barred { status, code, .. } => (*status, *code),
             Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
@@ -175,12 +191,15 @@ impl ApiError {
             | Self::Busy(_)
             | Self::Refused(_)
             | Self::NoSuch(_)
+            | Self::Full(_)
             | Self::TooLarge(_)
             | Self::Barred { .. } => None,
         };
         let reason = match self {
             Self::Busy(_) => Some(ErrorCode::SessionBusy.to_string()),
-            Self::Refused(error) | Self::NoSuch(error) => Some(error.code.to_string()),
+            Self::Refused(error) | Self::NoSuch(error) | Self::Full(error) => {
+                Some(error.code.to_string())
+            }
             Self::Invalid(_)
             | Self::Unauthenticated(_)
             | Self::Forbidden(..)
@@ -235,6 +254,7 @@ impl From<StoreError> for ApiError {
                 Self::Conflict(format!("{what} already exists and differs; choose another id"))
             }
             StoreError::Busy { session } => Self::Busy(session),
+            StoreError::InboxFull { .. } => Self::inbox_full(),
             error @ StoreError::Feature { .. } => Self::Conflict(error.to_string()),
             error @ (StoreError::Fenced { .. } | StoreError::Superseded) => Self::Unavailable {
                 message: "the session is just changing its worker; ask again",

@@ -56,8 +56,10 @@ words! {
         SessionCompactionFailed = "session.compaction_failed",
         /// A compaction was stopped before it ended.
         SessionCompactionInterrupted = "session.compaction_interrupted",
-        /// The session's work failed again and again before anything could be written.
+        /// The session's work failed again and again, or the database refused what it was to write.
         SessionDrainFailed = "session.drain_failed",
+        /// The session's inbox has as much as may wait.
+        SessionInboxFull = "session.inbox_full",
         /// The session has no such message to go back to.
         SessionMessageUnknown = "session.message_unknown",
         /// The session has no prompt to answer.

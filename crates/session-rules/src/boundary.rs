@@ -12,7 +12,7 @@ use crate::begin::boundary_failed;
 use crate::controls::MovePlan;
 use crate::draft::{Draft, Verdict};
 use crate::files::tell_lost;
-use crate::inbox::{Head, head, waits};
+use crate::inbox::{Batch, Head, head, waits};
 use crate::observed::Observation;
 use crate::recover::Recovery;
 use crate::revert::{FilesPlan, commit_revert};
@@ -25,6 +25,8 @@ use crate::title::lose_title;
 pub enum Next {
     /// Run a turn whose intent is committed.
     Turn(Box<TurnPlan>),
+    /// Cross the next boundary at once: part of the inbox is promoted, and the rest comes before a turn begins.
+    Inbox,
     /// Continue a turn that an earlier owner left.
     Recover(Box<Recovery>),
     /// Request the summary of a Compaction whose intent is committed.
@@ -99,10 +101,10 @@ impl Rules<'_> {
             let next = Next::End(Closed::Yielded);
             return Verdict::Write(next, DrainEnd::HandOver, Site::Yielded);
         }
-        let prompts = loop {
-            match head(draft.history(), continuing) {
-                Head::Prompts(prompts) => break prompts,
-                Head::Nothing if continuing => break Vec::new(),
+        let Batch { prompts, is_cut } = loop {
+            match head(draft.history(), continuing, self.settings.promotion) {
+                Head::Prompts(batch) => break batch,
+                Head::Nothing if continuing => break Batch::default(),
                 Head::Nothing if draft.history().titling().is_some() && !self.stopping => {
                     return Verdict::Write(Next::Title, DrainEnd::Keep, Site::TitleAwaited);
                 }
@@ -157,6 +159,10 @@ impl Rules<'_> {
         tell_lost(draft);
         for input in prompts {
             self.promote(draft, &input);
+        }
+        if is_cut && !mutated!(RestNotPromoted) {
+            // The boundary that promotes the last of them samples the agent and admits changed context.
+            return Verdict::Write(Next::Inbox, DrainEnd::Keep, Site::InboxTaken);
         }
         let told = match agent {
             Ok(_) if fresh => Ok(()),

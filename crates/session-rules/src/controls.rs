@@ -112,7 +112,7 @@ impl Rules<'_> {
         history: &History,
         continuing: bool,
     ) -> Option<PendingControl> {
-        match head(history, continuing) {
+        match head(history, continuing, self.settings.promotion) {
             Head::Control(control) if !self.stopping && !self.is_interrupted(history) => {
                 Some(control)
             }

@@ -141,7 +141,7 @@ impl Rules<'_> {
         }
         push_done(draft, said);
         let declined = settle_asked(draft, &said.turn) && !mutated!(DeclineGoesOn);
-        if declined && !matches!(head(draft.history(), true), Head::Prompts(_)) {
+        if declined && !self.is_steered(draft.history()) {
             // Not even a reply that was cut is continued: that is over which somebody has refused to go on.
             settle_turn(draft, said, TurnOutcome::Completed, None);
             let next = end(draft, DrainOutcome::Interrupted, None);
@@ -156,6 +156,11 @@ impl Rules<'_> {
             notice(draft, NoticeKind::Continuation, CONTINUE);
         }
         self.cross(draft, true, observed).map(Some)
+    }
+
+    /// Returns whether a prompt joins the work at this boundary.
+    fn is_steered(&self, history: &History) -> bool {
+        matches!(head(history, true, self.settings.promotion), Head::Prompts(_))
     }
 
     /// Handles an interrupt of the turn: the stream is gone, its tools are stopped, and everything is settled.

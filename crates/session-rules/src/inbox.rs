@@ -1,7 +1,24 @@
 //! Chooses the inputs that leave the inbox at a boundary.
+//!
+//! Invariant: one boundary takes a bounded part of the inbox, so that its write and its memory are bounded too.
 
-use domain::{Delivery, Seq};
+use domain::{Delivery, PromptPart, Seq};
 use history::{History, PendingControl, PendingInput};
+
+/// The most that one boundary promotes. Its first prompt is promoted whatever its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromotionBounds {
+    /// The most prompts.
+    pub prompts: usize,
+    /// The most bytes of their texts.
+    pub bytes: usize,
+}
+
+impl Default for PromotionBounds {
+    fn default() -> Self {
+        Self { prompts: 64, bytes: 1 << 20 }
+    }
+}
 
 /// The next inputs.
 #[derive(Debug, PartialEq, Eq)]
@@ -11,50 +28,85 @@ pub(crate) enum Head {
     /// A control, alone.
     Control(PendingControl),
     /// Prompts that are promoted together.
-    Prompts(Vec<PendingInput>),
+    Prompts(Batch),
+}
+
+/// Prompts that one boundary promotes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub(crate) prompts: Vec<PendingInput>,
+    /// Whether more prompts would join this batch if there were no bounds: they are promoted before a turn begins.
+    pub(crate) is_cut: bool,
 }
 
 /// Returns the next inputs. The oldest steering input is next; steering prompts are taken together, up to the first
 /// control. If there are none and no work continues, the oldest queued input is next, unless the newest wake was only
 /// for steering inputs. Inputs keep the order of their admission even if their delivery changed. While a Revert is
 /// staged, a prompt that did not wake the session waits for its end.
-pub(crate) fn head(history: &History, continuing: bool) -> Head {
+pub(crate) fn head(history: &History, continuing: bool, bounds: PromotionBounds) -> Head {
     let queued = if mutated!(AllQueuedAtOnce) { usize::MAX } else { 1 };
+    let queued = PromotionBounds { prompts: queued, bytes: usize::MAX };
     let continuing = continuing && !mutated!(QueuedJoinsRunning);
     if mutated!(QueuedBeforeSteers)
         && !continuing
-        && let Head::Prompts(prompts) = of(history, Delivery::Queue)
+        && let Head::Prompts(batch) = head_of(history, Delivery::Queue, queued)
     {
-        return Head::Prompts(prompts.into_iter().take(1).collect());
+        return Head::Prompts(Batch { is_cut: false, ..batch });
     }
-    match of(history, Delivery::Steer) {
-        Head::Nothing if !continuing => match of(history, Delivery::Queue) {
-            Head::Prompts(prompts) => Head::Prompts(prompts.into_iter().take(queued).collect()),
+    match head_of(history, Delivery::Steer, bounds) {
+        Head::Nothing if !continuing => match head_of(history, Delivery::Queue, queued) {
+            // Queued prompts are taken one at a time: the rest waits for the end of this one's work.
+            Head::Prompts(batch) => Head::Prompts(Batch { is_cut: false, ..batch }),
             other @ (Head::Nothing | Head::Control(_)) => other,
         },
         steers @ (Head::Nothing | Head::Control(_) | Head::Prompts(_)) => steers,
     }
 }
 
-fn of(history: &History, delivery: Delivery) -> Head {
+/// Returns the next inputs of one delivery.
+fn head_of(history: &History, delivery: Delivery, bounds: PromotionBounds) -> Head {
     let control = history.controls().iter().find(|control| control.delivery == delivery);
     let until = control.map_or(Seq(i64::MAX), |control| control.seq);
-    let prompts: Vec<_> = history
+    let waiting = history
         .pending()
         .iter()
         .filter(|input| input.delivery == delivery)
         .filter(|input| input.seq < until || mutated!(SteersPassControls))
-        .filter(|input| input.prompt.wake || history.revert().is_none())
-        .cloned()
-        .collect();
+        .filter(|input| input.prompt.wake || history.revert().is_none());
+    let batch = take_batch(waiting, bounds);
     match control {
-        _ if !prompts.is_empty() && delivery == Delivery::Queue && history.is_narrow() => {
+        _ if !batch.prompts.is_empty() && delivery == Delivery::Queue && history.is_narrow() => {
             Head::Nothing
         }
-        _ if !prompts.is_empty() => Head::Prompts(prompts),
+        _ if !batch.prompts.is_empty() => Head::Prompts(batch),
         Some(control) => Head::Control(control.clone()),
         None => Head::Nothing,
     }
+}
+
+/// Takes the oldest inputs within `bounds`.
+fn take_batch<'h>(
+    waiting: impl Iterator<Item = &'h PendingInput>,
+    bounds: PromotionBounds,
+) -> Batch {
+    let mut batch = Batch::default();
+    let mut bytes = 0;
+    for input in waiting {
+        bytes += text_bytes(input);
+        let fits = batch.prompts.len() < bounds.prompts && bytes <= bounds.bytes;
+        if !fits && !batch.prompts.is_empty() && !mutated!(PromotionUnbounded) {
+            batch.is_cut = true;
+            break;
+        }
+        batch.prompts.push(input.clone());
+    }
+    batch
+}
+
+/// Returns the bytes of a prompt's texts.
+fn text_bytes(input: &PendingInput) -> usize {
+    let parts = input.prompt.parts.iter();
+    parts.map(|PromptPart::Text { text, .. }| text.len()).sum()
 }
 
 /// Returns whether anything waits.
@@ -65,8 +117,8 @@ pub(crate) fn waits(history: &History) -> bool {
 #[cfg(test)]
 mod tests {
     use domain::{
-        Control, ControlAdmitted, DeliveryChanged, IdMint, MessageId, PromptAdmitted, SessionEvent,
-        Stamp, WakeRequested, WakeScope,
+        Control, ControlAdmitted, DeliveryChanged, IdMint, MessageId, PartId, PromptAdmitted,
+        SessionEvent, Stamp, WakeRequested, WakeScope,
     };
 
     use super::*;
@@ -110,10 +162,20 @@ mod tests {
 
     /// Returns the numbers of the next inputs; a control's is negative.
     fn next(history: &History, continuing: bool) -> Vec<i64> {
-        match head(history, continuing) {
+        match head(history, continuing, PromotionBounds::default()) {
             Head::Nothing => Vec::new(),
             Head::Control(control) => vec![-control.seq.0],
-            Head::Prompts(prompts) => prompts.iter().map(|input| input.seq.0).collect(),
+            Head::Prompts(batch) => batch.prompts.iter().map(|input| input.seq.0).collect(),
+        }
+    }
+
+    /// Returns the numbers of the next prompts within bounds, and whether more would join them.
+    fn within(history: &History, prompts: usize, bytes: usize) -> (Vec<i64>, bool) {
+        match head(history, true, PromotionBounds { prompts, bytes }) {
+            Head::Prompts(batch) => {
+                (batch.prompts.iter().map(|input| input.seq.0).collect(), batch.is_cut)
+            }
+            Head::Nothing | Head::Control(_) => (Vec::new(), false),
         }
     }
 
@@ -158,6 +220,46 @@ mod tests {
         let (message, delivery) = (ids[0].clone(), Delivery::Queue);
         apply(&mut history, &DeliveryChanged { message, delivery, wake: false }.into());
         assert_eq!(next(&history, false), [1], "it was woken for before it was queued");
+    }
+
+    // Finding core-3 C2: all steers were promoted by one write, whatever their number and size.
+    #[test]
+    fn a_boundary_takes_a_bounded_part_of_the_steers() {
+        let (history, _) = inbox("sssqs");
+        assert_eq!(within(&history, 2, 100), (vec![1, 2], true));
+        assert_eq!(within(&history, 4, 100), (vec![1, 2, 3, 5], false));
+        let (history, _) = inbox("ssSs");
+        assert_eq!(
+            within(&history, 2, 100),
+            (vec![1, 2], false),
+            "what is behind a control is no rest"
+        );
+        let mut history = History::new();
+        let mut mint = IdMint::after(Stamp::default(), 1);
+        for bytes in [700, 300, 300, 10] {
+            apply(&mut history, &long_prompt(&mut mint, bytes).into());
+        }
+        assert_eq!(
+            within(&history, 64, 600),
+            (vec![1], true),
+            "the first is taken whatever its size"
+        );
+        assert_eq!(within(&history, 64, 1_000), (vec![1, 2], true));
+        assert_eq!(within(&history, 64, 1_310), (vec![1, 2, 3, 4], false));
+    }
+
+    fn long_prompt(mint: &mut IdMint, bytes: usize) -> PromptAdmitted {
+        PromptAdmitted {
+            by: None,
+            message: MessageId::mint(mint),
+            delivery: Delivery::Steer,
+            parts: vec![PromptPart::Text { id: PartId::mint(mint), text: "x".repeat(bytes) }],
+            agent: None,
+            model: None,
+            wake: true,
+            digest: String::new(),
+            synthetic: None,
+        }
     }
 
     #[test]

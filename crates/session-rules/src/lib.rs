@@ -72,6 +72,7 @@ pub use controls::MovePlan;
 pub use draft::{Draft, Drafted, Verdict};
 pub use ending::Replied;
 pub use fork::{Forked, fork};
+pub use inbox::PromotionBounds;
 pub use models::{FixedModels, ModelFacts, ModelSource, Models, ResolvedModel};
 #[cfg(feature = "mutants")]
 pub use mutants::{Mutant, put_in};

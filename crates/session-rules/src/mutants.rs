@@ -33,6 +33,10 @@ mutants! {
     QueuedJoinsRunning,
     /// All queued input is promoted at once.
     AllQueuedAtOnce,
+    /// A boundary promotes all steers, whatever their number and size.
+    PromotionUnbounded,
+    /// A turn begins though part of the steers that it must answer still waits.
+    RestNotPromoted,
     /// Input is promoted although the baseline is blocked.
     PromotionBeforeBaseline,
     /// An *unsafe* body runs again at a takeover.

@@ -8,6 +8,7 @@ use llm_protocol::retry::Schedule;
 use settings::{Effective, Permissions};
 
 use crate::agents::Agents;
+use crate::inbox::PromotionBounds;
 use crate::models::Models;
 use crate::permission::Layers;
 use crate::tools::{ChangedTools, ToolFacts};
@@ -72,6 +73,8 @@ pub struct RuleSettings {
     pub max_bodies: i32,
     /// When a conversation is summarised.
     pub compaction: CompactionSettings,
+    /// The most that one boundary promotes.
+    pub promotion: PromotionBounds,
     /// Whether models give titles to sessions without one.
     pub titles: bool,
     /// Whether replies keep provider state and hosted calls.
@@ -113,6 +116,7 @@ impl Default for RuleSettings {
             max_recoveries: 3,
             max_bodies: 3,
             compaction: CompactionSettings::default(),
+            promotion: PromotionBounds::default(),
             titles: true,
             provider_state: true,
             asks: Some(Duration::from_secs(24 * 60 * 60)),

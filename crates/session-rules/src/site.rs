@@ -27,6 +27,8 @@ sites! {
     Counted = "counted",
     /// A boundary began a turn.
     TurnStarted = "turn-started",
+    /// A boundary promoted part of the inbox, and the next one comes at once.
+    InboxTaken = "inbox-taken",
     /// A boundary found nothing left to do.
     Completed = "completed",
     /// A boundary met an interrupt.

@@ -61,6 +61,7 @@ impl From<StoreError> for Stop {
             error @ (StoreError::NotFound
             | StoreError::Conflict { .. }
             | StoreError::Busy { .. }
+            | StoreError::InboxFull { .. }
             | StoreError::Feature { .. }
             | StoreError::Schema(_)
             | StoreError::Unreadable(_)
@@ -155,6 +156,7 @@ impl<'r> Drain<'r> {
                     let span = info_span!("session.turn", turn.id = %plan.turn);
                     Box::pin(self.turn(*plan)).instrument(span).await?
                 }
+                Next::Inbox => Box::pin(self.promote_rest()).await?,
                 Next::Recover(recovery) => Box::pin(self.recover(*recovery)).await?,
                 Next::Compact(plan) => {
                     let span = info_span!("session.compaction", turn.id = %plan.turn);
@@ -172,6 +174,14 @@ impl<'r> Drain<'r> {
                 }
             };
         }
+    }
+
+    /// Crosses the next boundary, which promotes more of an inbox that was too large for one write.
+    async fn promote_rest(&mut self) -> Result<Next, Stop> {
+        let observed = self.observe(&[]).await;
+        let next = self.write(|rules, draft| rules.cross(draft, true, &observed)).await?;
+        self.written(&next);
+        Ok(next)
     }
 
     /// Notes which prompt the next work answers, for its trace.

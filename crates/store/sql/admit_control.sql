@@ -1,6 +1,7 @@
 -- Admits a control: one row, one event, one commit. 'admitted', 'retry' (the first row stands), 'pending'
 -- (a compaction waits already, and is the one that is returned), 'conflict' (the id is another's), 'busy' (a
--- Revert and its end want an idle session), 'nowhere' (there is no Location to move to) or 'missing'. `seq` is the admission's number.
+-- Revert and its end want an idle session), 'nowhere' (there is no Location to move to), 'full' (the inbox is) or 'missing'.
+-- `seq` is the admission's number.
 CREATE OR REPLACE FUNCTION admit_control(
     p_org uuid, p_session text, p_message text, p_kind text, p_delivery text, p_digest text, p_wake boolean,
     p_event text, p_stamp bigint, p_now bigint, p_payload text,
@@ -11,7 +12,7 @@ DECLARE
     first record;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.incarnation, h.location_id, h.parked_seq, h.ready OR h.open AS busy, h.staged_seq INTO head FROM session_head h
+    SELECT h.incarnation, h.location_id, h.parked_seq, h.ready OR h.open AS busy, h.staged_seq, h.pending INTO head FROM session_head h
     WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
@@ -54,6 +55,10 @@ BEGIN
                     json_build_object('message', first.id, 'delivery', first.delivery, 'wake', true)::text, 0, true);
             END IF;
         END IF;
+    END IF;
+    IF outcome IS NULL AND NOT inbox_has_room(p_org, head.incarnation, head.pending, octet_length(p_payload)) THEN
+        outcome := 'full';
+        RETURN;
     END IF;
     IF outcome IS NOT NULL THEN
         seq := first.admitted_seq;

@@ -1,5 +1,5 @@
 -- Admits a prompt: one row, one event, one commit. 'admitted', 'retry' (the first row stands),
--- 'conflict' (the id is another message's) or 'missing'. `seq` is the admission's number.
+-- 'conflict' (the id is another message's), 'full' (the inbox is) or 'missing'. `seq` is the admission's number.
 --
 -- A Revert that is staged in an idle session is committed before it, with ids of `p_spare`; in a busy one the
 -- drain finds both. Until it ends synthetic input waits without a wake. 'staged': nothing is changed, and the
@@ -17,7 +17,11 @@ DECLARE
     number bigint;
     staged bigint;
     busy boolean;
+    waiting integer;
     needed bigint;
+    -- So few prompts are always fewer bytes than an inbox may have.
+    few CONSTANT integer := 5;
+    has_room boolean := false;
 BEGIN
     LOOP
         -- The common case in one statement: a new id. An id that is taken leaves the head as it is. That of a
@@ -27,6 +31,7 @@ BEGIN
             last_id = greatest(last_id, p_stamp)
         WHERE org_id = p_org AND id = p_session
             AND (staged_seq = 0 OR CASE p_kind WHEN 'prompt' THEN ready ELSE NOT p_wake END)
+            AND (pending < few OR has_room)
             AND NOT EXISTS (SELECT FROM session_input i WHERE i.org_id = p_org AND i.id = p_message)
             AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message)
         RETURNING incarnation, next_seq - 1, location_id INTO number, seq, location;
@@ -65,10 +70,15 @@ BEGIN
             outcome := 'conflict';
             RETURN;
         END IF;
-        SELECT h.staged_seq, h.ready INTO staged, busy FROM session_head h
+        SELECT h.staged_seq, h.ready, h.incarnation, h.pending INTO staged, busy, number, waiting FROM session_head h
         WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
         IF NOT FOUND THEN
             outcome := 'missing';
+            RETURN;
+        END IF;
+        has_room := inbox_has_room(p_org, number, waiting, octet_length(p_payload));
+        IF NOT has_room THEN
+            outcome := 'full';
             RETURN;
         END IF;
         IF staged > 0 AND (CASE p_kind WHEN 'prompt' THEN NOT busy ELSE p_wake END) THEN

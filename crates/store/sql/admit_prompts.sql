@@ -1,4 +1,5 @@
--- admit_prompt() for several: the places of those that were admitted, with their numbers and Locations.
+-- admit_prompt() for several: the places of those that were admitted, with their numbers and Locations. Left out is whoever
+-- must be looked at alone, such as a prompt whose inbox may be full.
 CREATE OR REPLACE FUNCTION admit_prompts(
     p_org uuid, p_sessions text[], p_messages text[], p_kinds text[], p_deliveries text[], p_wakes boolean[],
     p_events text[], p_stamps bigint[], p_times bigint[], p_payloads text[])
@@ -19,7 +20,7 @@ BEGIN
         UPDATE session_head h SET next_seq = h.next_seq + 1, pending = h.pending + 1,
             wake_seq = CASE WHEN p_wakes[i] THEN h.next_seq ELSE h.wake_seq END,
             last_id = greatest(h.last_id, p_stamps[i])
-        WHERE h.org_id = p_org AND h.id = p_sessions[i] AND h.staged_seq = 0
+        WHERE h.org_id = p_org AND h.id = p_sessions[i] AND h.staged_seq = 0 AND h.pending < 5
             AND (SELECT true FROM session_head l WHERE l.org_id = p_org AND l.id = p_sessions[i]
                 FOR NO KEY UPDATE SKIP LOCKED)
             AND NOT EXISTS (SELECT FROM session_input n WHERE n.org_id = p_org AND n.id = p_messages[i])

@@ -68,7 +68,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names another
-    /// prompt; [`StoreError::Feature`] for a variant of a model while builds may run that know none.
+    /// prompt; [`StoreError::InboxFull`]; [`StoreError::Feature`] for a variant of a model while builds may run that know none.
     pub async fn admit_prompt(
         &self,
         org: OrgId,
@@ -100,8 +100,8 @@ impl Store {
         }
     }
 
-    /// Admits a prompt that a batch leaves out: somebody has locked the head, the id is taken, a Revert is staged, or
-    /// there is no such session.
+    /// Admits a prompt that a batch leaves out: somebody has locked the head, the id is taken, a Revert is staged, the
+    /// inbox may be full, or there is no such session.
     async fn admit_alone(&self, call: Admit) -> Result<AdmittedPrompt, StoreError> {
         self.lane()
             .run(move |connection| {
@@ -145,6 +145,7 @@ impl Store {
                         "conflict" => {
                             return Err(StoreError::Conflict { what: "a message with this id" });
                         }
+                        "full" => return Err(StoreError::InboxFull { session: new.session }),
                         "missing" => return Err(StoreError::NotFound),
                         other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
                     };

@@ -101,6 +101,7 @@ impl Store {
                             return Err(StoreError::Conflict { what: "a message with this id" });
                         }
                         "busy" => return Err(StoreError::Busy { session: new.session }),
+                        "full" => return Err(StoreError::InboxFull { session: new.session }),
                         "missing" | "nowhere" => return Err(StoreError::NotFound),
                         other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
                     };

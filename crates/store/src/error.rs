@@ -22,6 +22,12 @@ pub enum StoreError {
         /// The session.
         session: SessionId,
     },
+    /// The session's inbox has as many inputs, or as many bytes, as it may have: nothing was admitted.
+    #[error("the inbox of session {session} is full")]
+    InboxFull {
+        /// The session.
+        session: SessionId,
+    },
     /// Not every build that runs understands what this would write: finish the upgrade, then raise the level.
     #[error(
         "this needs the cluster's feature level {wants}, and it is {level}: finish the upgrade", wants = feature.level()
@@ -72,6 +78,8 @@ const QUERY_CANCELED: &str = "57014";
 /// Answers that say "not now": lost connections, a statement that was rolled back for others' sake, too little of
 /// something, and what an operator or a time-out has ended.
 const PASSING_CLASSES: [&str; 4] = ["08", "40", "53", "57"];
+/// Classes of answers about what a statement would write: data exceptions, and broken constraints.
+const OF_DATA: [&str; 2] = ["22", "23"];
 /// Of others, an idle transaction that was ended, and a Postgres that has become a standby.
 const PASSING_CODES: [&str; 2] = ["25P03", "25006"];
 
@@ -92,6 +100,7 @@ impl StoreError {
             Self::NotFound
             | Self::Conflict { .. }
             | Self::Busy { .. }
+            | Self::InboxFull { .. }
             | Self::Feature { .. }
             | Self::Fenced { .. }
             | Self::WentBack { .. }
@@ -107,6 +116,16 @@ impl StoreError {
         let Self::Database(error) = self else { return false };
         error.as_database_error().and_then(|answer| answer.code()).as_deref()
             == Some(QUERY_CANCELED)
+    }
+
+    /// Returns Postgres's sentence if it has refused a write for what is in it: a number out of range, a broken
+    /// constraint. The same write is refused again however often it is made.
+    #[must_use]
+    pub fn refused_data(&self) -> Option<&str> {
+        let Self::Database(error) = self else { return None };
+        let answer = error.as_database_error()?;
+        let code = answer.code()?;
+        OF_DATA.iter().any(|class| code.starts_with(class)).then(|| answer.message())
     }
 
     /// Whether Postgres has refused a key that is already there.
@@ -125,6 +144,7 @@ impl StoreError {
             Self::NotFound
             | Self::Conflict { .. }
             | Self::Busy { .. }
+            | Self::InboxFull { .. }
             | Self::Feature { .. }
             | Self::Fenced { .. }
             | Self::WentBack { .. }

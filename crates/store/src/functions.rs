@@ -18,6 +18,7 @@ macro_rules! functions {
 
 /// The name of each function and the text of its file.
 const FUNCTIONS: &[(&str, &str)] = functions![
+    "add_counts",
     "add_usage",
     "admit_control",
     "admit_prompt",
@@ -49,6 +50,8 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "hold_provider",
     "idle_head",
     "import_session",
+    "inbox_has_room",
+    "inbox_size",
     "interrupt_and_resume",
     "interrupt_session",
     "is_held",

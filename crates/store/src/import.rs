@@ -7,6 +7,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::connections::{Limit, bounded};
 use crate::error::is_unique_violation;
+use crate::inbox::{MAX_INBOX_BYTES, MAX_INBOX_INPUTS};
 use crate::oracle::violations_in;
 use crate::pool::Tx;
 use crate::{Store, StoreError};
@@ -155,9 +156,35 @@ async fn write(
     sqlx::query!("SELECT idle_head($1, $2, $3)", org.0, id.as_str(), number)
         .execute(&mut **tx)
         .await?;
+    if let Some(refusal) = refuse_large_inbox(tx, org, number).await? {
+        return Ok(refusal);
+    }
     let broken = violations_in(tx, org, true, &[id.to_string()]).await?;
     Ok(broken.into_iter().next().map_or(Arrival::Arrived, |first| {
         Arrival::Refused(format!("{} is broken: {}", first.invariant, first.found))
+    }))
+}
+
+/// Refuses a log whose inbox is larger than one of ours can become.
+async fn refuse_large_inbox(
+    tx: &mut Tx,
+    org: OrgId,
+    number: i64,
+) -> Result<Option<Arrival>, StoreError> {
+    let inbox = sqlx::query!(
+        r#"SELECT inputs AS "inputs!", bytes AS "bytes!" FROM inbox_size($1, $2)"#,
+        org.0,
+        number,
+    )
+    .fetch_one(&mut **tx)
+    .await?;
+    let fits = inbox.inputs <= MAX_INBOX_INPUTS && inbox.bytes <= MAX_INBOX_BYTES;
+    Ok((!fits).then(|| {
+        Arrival::Refused(format!(
+            "its inbox has {} inputs of {} bytes, and at most {MAX_INBOX_INPUTS} inputs of {MAX_INBOX_BYTES} bytes may \
+             wait: cancel some of them where it comes from, and export it again",
+            inbox.inputs, inbox.bytes
+        ))
     }))
 }
 

@@ -8,6 +8,11 @@ use domain::{
 use crate::page::{MAX_ROWS, PAGE_BYTES};
 use crate::{Page, Store, StoreError};
 
+/// The most inputs of an inbox. `inbox_has_room.sql` has the same bounds.
+pub const MAX_INBOX_INPUTS: i64 = 1_000;
+/// The most bytes of an inbox: of its inputs' events, as they are stored.
+pub const MAX_INBOX_BYTES: i64 = 16 << 20;
+
 /// An input that is admitted, and neither history nor cancelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxRow {

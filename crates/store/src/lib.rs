@@ -111,7 +111,7 @@ pub use give_up::GivenUp;
 pub use idp::{IdpChange, IdpOffer, IdpRefused, IdpRow, MAX_IDPS};
 pub use idp_login::{Joined, KnownPerson, Linked, LoginAttempt, Purpose, VouchedPerson};
 pub use import::{Arrival, EventPages, ImportedEvent, ImportedFiles, NewImport};
-pub use inbox::{InboxChange, InboxItem, InboxRow};
+pub use inbox::{InboxChange, InboxItem, InboxRow, MAX_INBOX_BYTES, MAX_INBOX_INPUTS};
 pub use input_fate::InputFate;
 pub use instructions::OrganisationInstructions;
 pub use interrupt::{Interrupted, Resumed};

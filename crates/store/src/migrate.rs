@@ -107,6 +107,7 @@ impl From<StoreError> for MigrationError {
             StoreError::NotFound
             | StoreError::Conflict { .. }
             | StoreError::Busy { .. }
+            | StoreError::InboxFull { .. }
             | StoreError::Feature { .. }
             | StoreError::Fenced { .. }
             | StoreError::WentBack { .. }

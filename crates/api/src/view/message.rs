@@ -321,6 +321,7 @@ fn stock_error(code: ErrorCode) -> StockError {
         | ErrorCode::SessionBusy
         | ErrorCode::SessionCompactionFailed
         | ErrorCode::SessionDrainFailed
+        | ErrorCode::SessionInboxFull
         | ErrorCode::SessionMessageUnknown
         | ErrorCode::SessionNoPrompt
         | ErrorCode::SessionNothingToCompact

@@ -362,3 +362,33 @@ async fn an_id_that_was_used_says_to_take_another() -> Result<()> {
     assert_eq!(post("one").await.0, StatusCode::OK, "a retry");
     Ok(())
 }
+
+// Finding core-3 C2: an inbox took any number of prompts, and its worker died of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_inbox_is_a_429_that_says_what_to_do() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, session) = session(&world, &gateway).await;
+    let native = format!("/platform/session/{session}/message");
+    let text = "x".repeat(500_000);
+    for _ in 0..33 {
+        let body = json!({ "text": text, "resume": false });
+        ok(&gateway, "POST", &native, &world.key, Some(body)).await;
+    }
+    let body = Some(json!({ "text": text, "resume": false }));
+    let refused = send(&gateway, request("POST", &native, &world.key, body)).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(refused.headers().contains_key("retry-after"));
+    let error = json_of(refused).await["error"].take();
+    assert_eq!(
+        (&error["code"], &error["reason"]),
+        (&json!("INBOX_FULL"), &json!("session.inbox_full"))
+    );
+    let message = error["message"].as_str().expect("a sentence");
+    assert!(message.contains("resume the session, or cancel"), "{message}");
+    let body = Some(json!({ "noReply": true, "parts": [{ "type": "text", "text": text }] }));
+    let stock = format!("/session/{session}/prompt_async");
+    let (status, _) = call(&gateway, "POST", &stock, &world.key, body).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    Ok(())
+}

@@ -106,6 +106,41 @@ async fn several_steers_are_promoted_together_in_the_order_of_their_admission() 
     world.check().await
 }
 
+// Finding core-3 C2: all of an inbox was promoted by one write.
+#[tokio::test]
+async fn a_large_inbox_is_promoted_in_parts_before_one_turn() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    for n in 0..130 {
+        world.prompt(&session, &format!("say {n} words")).await?;
+    }
+    for _ in 0..3 {
+        world.prompt(&session, &format!("say 2 words {}", "y".repeat(500_000))).await?;
+    }
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let told = order(&world, &session).await?;
+    assert_eq!(told.len(), 134);
+    let first: Vec<_> = (0..130).map(|n| format!("say {n} words")).collect();
+    assert_eq!(told[..130], first);
+    assert_eq!(told[133], "(turn)");
+    assert_eq!(world.requests()?.len(), 1, "one request answers all of them");
+    // A write has one time, and each is an observation of the clock of its own.
+    let mut writes: Vec<(i64, usize, usize)> = Vec::new();
+    for event in world.events(&session).await? {
+        let SessionEvent::PromptPromoted(promoted) = &event.event else { continue };
+        let PromptPart::Text { text, .. } = &promoted.parts[0];
+        match writes.last_mut().filter(|write| write.0 == event.time) {
+            Some(write) => (write.1, write.2) = (write.1 + 1, write.2 + text.len()),
+            None => writes.push((event.time, 1, text.len())),
+        }
+    }
+    assert!(writes.len() >= 3, "{writes:?}");
+    for (_, prompts, bytes) in &writes {
+        assert!(*prompts <= 64 && *bytes <= 1 << 20, "{writes:?}");
+    }
+    world.check().await
+}
+
 #[tokio::test]
 async fn the_last_allowed_step_answers_without_tools_and_a_prompt_starts_over() -> Result<()> {
     let world = World::with(|settings| settings.rules.max_steps = 2).await?;

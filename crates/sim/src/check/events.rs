@@ -2,8 +2,8 @@
 
 use domain::{
     AttemptEnded, AttemptStarted, CompactionStarted, ControlAdmitted, DrainEnded, ErrorCode,
-    InterruptTarget, NoticeKind, PromptAdmitted, PromptPromoted, RecordedEvent, SessionEvent,
-    SideOutcome, TurnId, TurnOutcome, TurnStarted,
+    InterruptTarget, NoticeKind, PromptAdmitted, PromptPart, PromptPromoted, RecordedEvent,
+    SessionEvent, SideOutcome, TurnId, TurnOutcome, TurnStarted,
 };
 
 use super::requests::Requests;
@@ -144,6 +144,8 @@ impl Checker {
         self.files.nothing_is_staging("a promotion")?;
         self.told.promoted(promoted, seq);
         self.inbox.taken(message, seq, false)?;
+        let texts = promoted.parts.iter().map(|PromptPart::Text { text, .. }| text.len());
+        self.inbox.promotes(texts.sum());
         self.inbox.continues = true;
         self.turns.steps = 0;
         self.sides.promoted();
@@ -161,6 +163,7 @@ impl Checker {
         ensure!(self.told.is_active(), "I7: {} has no baseline", started.turn);
         self.files.turn_starts()?;
         self.sides.turn_starts()?;
+        self.inbox.turn_begins();
         self.turns.started(started, max_steps)
     }
 

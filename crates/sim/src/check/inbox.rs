@@ -1,9 +1,13 @@
 use std::collections::BTreeMap;
 
 use domain::{Control, Delivery, DeliveryChanged, MessageId, WakeScope};
+use session_rules::PromotionBounds;
 
 use super::{Violation, ensure};
 use crate::store::InputStatus;
+
+/// The most that one write promotes: few, so that inboxes are often larger.
+pub(crate) const PROMOTION: PromotionBounds = PromotionBounds { prompts: 2, bytes: 6_000 };
 
 #[derive(Debug, Clone)]
 struct InputView {
@@ -38,6 +42,10 @@ pub(super) struct Inbox {
     held: Vec<MessageId>,
     /// Inputs that this write's commit of a Revert cancels.
     goes: Vec<MessageId>,
+    /// The bytes of each prompt that this write promotes.
+    promoted: Vec<usize>,
+    /// Whether this write begins a turn.
+    begins: bool,
 }
 
 impl Inbox {
@@ -94,6 +102,40 @@ impl Inbox {
         if let Some(input) = self.inputs.get_mut(message) {
             input.status = InputStatus::Promoted;
         }
+        Ok(())
+    }
+
+    /// This write promotes a prompt of so many bytes.
+    pub(super) fn promotes(&mut self, bytes: usize) {
+        self.promoted.push(bytes);
+    }
+
+    /// This write begins a turn.
+    pub(super) fn turn_begins(&mut self) {
+        self.begins = true;
+    }
+
+    /// A write promotes a bounded part of the inbox, and a turn begins once all that it must answer is promoted.
+    fn is_bounded(&mut self) -> Result<(), Violation> {
+        let (promoted, begins) =
+            (std::mem::take(&mut self.promoted), std::mem::take(&mut self.begins));
+        let (prompts, bytes) = (promoted.len(), promoted.iter().sum::<usize>());
+        let fits = prompts <= PROMOTION.prompts && bytes <= PROMOTION.bytes;
+        ensure!(fits || prompts == 1, "inbox: one write promotes {prompts} of {bytes} bytes");
+        if prompts == 0 || !begins {
+            return Ok(());
+        }
+        let steers = || {
+            let held = |input: &&InputView| input.wake_seq == 0 && self.holds;
+            let inputs = self.inputs.values().filter(|input| input.waits());
+            inputs
+                .filter(|input| input.delivery == Delivery::Steer)
+                .filter(move |input| !held(input))
+        };
+        let control = steers().filter(|input| input.control.is_some()).map(|input| input.seq).min();
+        let until = control.unwrap_or(i64::MAX);
+        let left = steers().find(|input| input.control.is_none() && input.seq < until);
+        ensure!(left.is_none(), "inbox: a turn begins without a steer that is next: {left:?}");
         Ok(())
     }
 
@@ -158,7 +200,7 @@ impl Inbox {
         let left = self.goes.iter().find(|message| waits(message));
         ensure!(left.is_none(), "revert: {left:?} is about what is gone, and waits on");
         self.goes.clear();
-        Ok(())
+        self.is_bounded()
     }
 
     /// Returns whether an input waits for which the session was woken.

@@ -28,6 +28,7 @@ use self::drains::Drains;
 use self::files::Files;
 pub(crate) use self::forks::copies;
 use self::inbox::Inbox;
+pub(crate) use self::inbox::PROMOTION;
 use self::requests::Attempts;
 use self::sides::Sides;
 use self::told::Told;

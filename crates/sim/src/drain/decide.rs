@@ -16,6 +16,8 @@ use super::Turn;
 /// An operation that a drain writes.
 pub(super) enum Op {
     Open(Taken, Observation),
+    /// More of an inbox is promoted that was too large for one write.
+    Rest(Observation),
     Replied(Observation),
     Settled(TurnOutcome, Observation),
     Interrupted,
@@ -67,6 +69,9 @@ pub(super) fn decided(
     if let Op::Open(taken, observed) = op {
         return rules.open(draft, *taken, observed).map(Decided::Next);
     }
+    if let Op::Rest(observed) = op {
+        return rules.cross(draft, true, observed).map(Decided::Next);
+    }
     if let Op::TitleWaited(observed) = op {
         return rules.title_waited(draft, observed).map(Decided::Next);
     }
@@ -86,9 +91,12 @@ pub(super) fn decided(
 fn of_turn(rules: &Rules<'_>, draft: &mut Draft<'_>, op: &Op, turn: &Turn) -> Verdict<Decided> {
     let said = &turn.said;
     match op {
-        Op::Open(..) | Op::TitleWaited(_) | Op::Captured(..) | Op::Restored(..) | Op::Moved(..) => {
-            unreachable!("they are of no turn")
-        }
+        Op::Open(..)
+        | Op::Rest(_)
+        | Op::TitleWaited(_)
+        | Op::Captured(..)
+        | Op::Restored(..)
+        | Op::Moved(..) => unreachable!("they are of no turn"),
         Op::Replied(observed) => {
             rules.replied(draft, attempt(turn), said, observed).map(Decided::Replied)
         }

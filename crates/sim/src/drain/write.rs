@@ -355,6 +355,10 @@ impl Drain {
                 self.turn = Some(Turn::beside(plan));
                 self.enter(Phase::Streaming, world)
             }
+            Next::Inbox => {
+                let observed = self.observe(world);
+                self.write(Op::Rest(observed), world)
+            }
             Next::Recover(recovery) => self.recover(*recovery, world),
             Next::Title => self.wait_for_title(world),
             Next::Files(plan) => self.revert_files(plan, world),

@@ -14,7 +14,7 @@ use session_rules::{
     ToolFacts,
 };
 
-use crate::check::{MAX_BODIES, MAX_RECOVERIES, MAX_RETRIES};
+use crate::check::{MAX_BODIES, MAX_RECOVERIES, MAX_RETRIES, PROMOTION};
 use crate::provider::{SECRET, TOOLS};
 
 /// When virtual time begins, in Unix milliseconds.
@@ -199,6 +199,7 @@ fn settings() -> RuleSettings {
         max_recoveries: MAX_RECOVERIES,
         max_bodies: MAX_BODIES,
         compaction: CompactionSettings { buffer: 300, keep: 60, ..CompactionSettings::default() },
+        promotion: PROMOTION,
         titles: true,
         provider_state: true,
         asks: Some(Duration::from_millis(PATIENCE)),

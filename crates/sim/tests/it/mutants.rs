@@ -47,6 +47,8 @@ fn of_rules(mutant: RulesMutant) -> &'static [&'static str] {
         M::QueuedJoinsRunning | M::AllQueuedAtOnce | M::ContinuingForgotten => {
             &["joined work that continues"]
         }
+        M::PromotionUnbounded => &["inbox: one write promotes"],
+        M::RestNotPromoted => &["inbox: a turn begins without a steer"],
         M::PromotionBeforeBaseline => &["was promoted without a baseline"],
         M::UnsafeBodyAgain => &["I8: unsafe "],
         M::BodiesUnbounded => &[" bodies of "],

@@ -146,3 +146,74 @@ async fn a_session_that_is_not_there_is_not_found() {
     let answer = world.try_admit(&session, &prompt).await;
     assert!(matches!(answer, Err(StoreError::NotFound)), "{answer:?}");
 }
+
+// Finding core-3 C2: nothing bounded what waits in an inbox.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_inbox_takes_a_thousand_inputs_whoever_sends_them() {
+    let world = Arc::new(World::new().await);
+    let (session, other) = (world.session().await, world.session().await);
+    let mut calls = JoinSet::new();
+    for _ in 0..8 {
+        let (world, session) = (world.clone(), session.clone());
+        calls.spawn(async move {
+            let mut admitted = Vec::new();
+            for _ in 0..130 {
+                let prompt = PromptAdmitted { wake: false, ..world.prompt("one of many") };
+                match world.try_admit(&session, &prompt).await {
+                    Ok(_) => admitted.push(prompt),
+                    Err(StoreError::InboxFull { .. }) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            admitted
+        });
+    }
+    let admitted: Vec<_> = calls.join_all().await.into_iter().flatten().collect();
+    assert_eq!((admitted.len(), world.head(&session).await.pending), (1_000, 1_000));
+    let before = world.rows(&session).await;
+    let full = |answer| matches!(answer, Err(StoreError::InboxFull { .. }));
+    assert!(full(world.try_admit(&session, &world.prompt("one more")).await));
+    let control = world.try_control(&session, &world.compaction()).await;
+    assert!(matches!(control, Err(StoreError::InboxFull { .. })), "{control:?}");
+    let retry = world.try_admit(&session, &admitted[0]).await.expect("it is there");
+    assert_eq!(retry.admission, Admission::Retry);
+    assert_eq!(world.rows(&session).await, before);
+    world.admit(&other, "another session has room").await;
+    let (org, id, now) = (world.org, session.session.clone(), world.tick());
+    let cancelled = world.store.cancel_input(org, id, admitted[0].message.clone(), now).await;
+    cancelled.expect("cancelled");
+    world.admit(&session, "there is room again").await;
+    assert!(full(world.try_admit(&session, &world.prompt("and none")).await));
+    world.assert_sound(false).await;
+}
+
+// Finding core-3 C2: 300 prompts of 500,000 bytes waited at once.
+#[tokio::test]
+async fn an_inbox_takes_sixteen_mebibytes() {
+    let world = World::new().await;
+    let session = world.session().await;
+    let prompt = || PromptAdmitted { digest: "large".into(), ..world.prompt(&"x".repeat(500_000)) };
+    let mut admitted = 0;
+    let refused = loop {
+        match world.try_admit(&session, &prompt()).await {
+            Ok(_) => admitted += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, StoreError::InboxFull { .. }), "{refused:?}");
+    assert_eq!(admitted, 33, "33 of 500,000 bytes are less than 16 MiB, and 34 are more");
+    world.admit(&session, "a small one has room").await;
+    world.assert_sound(false).await;
+}
+
+/// The texts that an inbox may have anyhow are fewer than its bytes.
+#[tokio::test]
+async fn an_empty_inbox_takes_the_largest_prompt() {
+    let world = World::new().await;
+    let session = world.session().await;
+    // Each byte is six in JSON.
+    let prompt =
+        PromptAdmitted { digest: "odd".into(), ..world.prompt(&"\u{1}".repeat(512 * 1024)) };
+    world.try_admit(&session, &prompt).await.expect("admitted");
+    world.assert_sound(false).await;
+}

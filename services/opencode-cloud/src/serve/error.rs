@@ -24,6 +24,7 @@ fn database(error: &StoreError) -> String {
         StoreError::NotFound
         | StoreError::Conflict { .. }
         | StoreError::Busy { .. }
+        | StoreError::InboxFull { .. }
         | StoreError::Feature { .. }
         | StoreError::Fenced { .. }
         | StoreError::WentBack { .. }
