@@ -159,7 +159,7 @@ impl OpenTurn {
             SessionEvent::AttemptEnded(ended) => {
                 self.attempt = None;
                 if let Some(used) = ended.usage {
-                    self.usage = add(self.usage, used);
+                    self.usage = self.usage.plus(used);
                     if ended.outcome == AttemptOutcome::Completed {
                         self.replied = Some(used);
                     }
@@ -318,15 +318,4 @@ impl OpenTurn {
 /// Parses the stored state that a provider wants to receive again.
 fn kept(metadata: Option<String>) -> Option<RawJson> {
     metadata.and_then(|text| RawJson::parse(text).ok())
-}
-
-pub(crate) fn add(a: TurnUsage, b: TurnUsage) -> TurnUsage {
-    TurnUsage {
-        input: a.input + b.input,
-        output: a.output + b.output,
-        reasoning: a.reasoning + b.reasoning,
-        cache_read: a.cache_read + b.cache_read,
-        cache_write: a.cache_write + b.cache_write,
-        cost: a.cost + b.cost,
-    }
 }

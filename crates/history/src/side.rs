@@ -6,8 +6,6 @@ use domain::{
 };
 use llm_protocol::{Message, Part};
 
-use crate::open_turn::add;
-
 /// An open request beside the conversation: a Compaction's or a title's.
 #[derive(Debug, Clone)]
 pub struct Side<T> {
@@ -64,7 +62,7 @@ impl<T> Side<T> {
             SessionEvent::AttemptEnded(ended) => {
                 self.attempt = None;
                 if let Some(used) = ended.usage {
-                    self.usage = add(self.usage, used);
+                    self.usage = self.usage.plus(used);
                 }
             }
             _ => {}

@@ -149,3 +149,27 @@ pub struct Usage {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
+
+/// The most tokens that one answer can have read or written: several times the largest context of any model.
+const MAX_ANSWER_TOKENS: u64 = 10_000_000;
+
+impl Usage {
+    /// Returns whether the counts can be true. A provider that counts with the wrong sign or unit says numbers that
+    /// no request has; what they cost would stop whoever pays. The bytes of a request and its answer are no measure:
+    /// hosted tools add input that was not sent, and hidden reasoning is output that never comes.
+    #[must_use]
+    pub fn is_plausible(&self) -> bool {
+        let Self {
+            input_tokens,
+            output_tokens,
+            cache_read_tokens,
+            cache_write_tokens,
+            reasoning_tokens,
+            total_tokens: _, // nothing is added up from it
+            estimated: _,
+        } = *self;
+        [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens]
+            .into_iter()
+            .all(|count| count <= MAX_ANSWER_TOKENS)
+    }
+}

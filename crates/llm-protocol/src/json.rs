@@ -93,8 +93,12 @@ impl Serialize for Sorted<'_> {
     }
 }
 
+/// The largest number that can be a count of tokens.
+pub(crate) const MAX_COUNT: u64 = 1_000_000_000_000;
+
 /// A provider's count. Some write `5.0` or `"5"`, or `-1` for unknown. Anything that is not a count becomes
-/// `None`, because a bad count is no reason to refuse a whole answer.
+/// `None`, because a bad count is no reason to refuse a whole answer. A number beyond [`MAX_COUNT`], such as an
+/// unsigned `-1`, becomes `u64::MAX`: a sum with it stays beyond, and [`crate::Usage::is_plausible`] tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Count(pub(crate) Option<u64>);
 
@@ -104,20 +108,23 @@ impl<'de> Deserialize<'de> for Count {
             Value::Number(number) => {
                 number.as_u64().or_else(|| number.as_f64().and_then(whole_count))
             }
-            Value::String(text) => text.trim().parse().ok(),
+            Value::String(text) => {
+                let text = text.trim();
+                text.parse().ok().or_else(|| text.parse().ok().and_then(whole_count))
+            }
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         };
-        Ok(Self(count))
+        Ok(Self(count.map(|count| if count > MAX_COUNT { u64::MAX } else { count })))
     }
 }
 
 fn whole_count(number: f64) -> Option<u64> {
-    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
-    if !(0.0..=EXACT).contains(&number) {
-        return None;
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 2^53")]
-    Some(number.round() as u64)
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates"
+    )]
+    (number >= 0.0).then(|| number.round() as u64)
 }
 
 /// Returns the same JSON without duplicate keys; the last value of each wins. `None` if it is not JSON.
@@ -178,6 +185,33 @@ mod tests {
         let text = " { \"a b\" : [ 1.0,\n 2e2 ],\t\"\\\" \\\\\" : \" é \\\\\" }\r\n";
         assert_eq!(compact(text), "{\"a b\":[1.0,2e2],\"\\\" \\\\\":\" é \\\\\"}");
         assert_eq!(compact("\"x  y\""), "\"x  y\"");
+    }
+
+    // Finding core-3 H5: each of these was believed, or taken for 0.
+    #[test]
+    fn a_number_beyond_all_counts_is_marked_and_none_is_refused() {
+        let read = |text: &str| serde_json::from_str::<Count>(text).expect("any JSON").0;
+        for (text, count) in
+            [("0", 0), ("7", 7), ("5.0", 5), ("\"7\"", 7), ("1000000000000", MAX_COUNT)]
+        {
+            assert_eq!(read(text), Some(count), "{text}");
+        }
+        for text in ["-1", "null", "\"\"", "\"many\"", "true", "{}", "-0.5"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        let beyond = [
+            "1000000000001",
+            "9007199254740992",
+            "9223372036854775807",
+            "18446744073709551615",
+            "18446744073709551616",
+            "1e300",
+            "\"18446744073709551615\"",
+            "\"99999999999999999999\"",
+        ];
+        for text in beyond {
+            assert_eq!(read(text), Some(u64::MAX), "{text}");
+        }
     }
 
     #[test]

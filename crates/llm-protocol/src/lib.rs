@@ -15,6 +15,8 @@ pub mod bedrock_converse;
 mod cache;
 mod call_ids;
 mod classify;
+#[cfg(test)]
+mod count_tests;
 mod decode_error;
 mod dialect;
 mod error;

@@ -79,6 +79,16 @@ fn refusal(finish: FinishReason) -> Option<SessionError> {
     Some(SessionError { code: code.into(), message: message.into() })
 }
 
+/// Returns the note at a whole answer whose counts cannot be true.
+fn miscounted() -> SessionError {
+    SessionError {
+        code: ErrorCode::ProviderInvalidOutput.into(),
+        message: "the provider's count of tokens cannot be true, so it is not believed: the answer is kept, and counts \
+                  as no tokens and no cost"
+            .into(),
+    }
+}
+
 impl Rules<'_> {
     /// Handles a complete stream: writes the reply, and without calls also the turn's end.
     pub fn replied(
@@ -103,7 +113,7 @@ impl Rules<'_> {
             turn: said.turn.clone(),
             outcome: AttemptOutcome::Completed,
             usage: turn_used(draft, said.usage),
-            error: None,
+            error: said.is_miscounted.then(miscounted),
         });
         let last = self.is_last_step(draft.history()) && !mutated!(LastStepRuns);
         let state = if last { ToolState::Intended } else { ToolState::Started };

@@ -20,8 +20,10 @@ pub struct Said {
     pub done: Vec<ToolSettled>,
     /// The provider's reason to stop.
     pub finish: Option<FinishReason>,
-    /// The provider's counts.
+    /// The provider's counts, if they can be true.
     pub usage: Option<Usage>,
+    /// The provider's counts cannot be true: what the answer cost is not known.
+    pub is_miscounted: bool,
     /// The provider's name of the open text or reasoning part, and ours.
     part: Option<(String, PartId)>,
 }
@@ -51,6 +53,7 @@ impl Said {
             done: Vec::new(),
             finish: None,
             usage: None,
+            is_miscounted: false,
             part: None,
         }
     }
@@ -114,7 +117,9 @@ impl Said {
             }
             LlmEvent::StepFinish { reason, usage } | LlmEvent::Finish { reason, usage } => {
                 self.finish = Some(reason);
-                self.usage = usage.or(self.usage);
+                let counted = usage.filter(Usage::is_plausible);
+                self.is_miscounted |= usage.is_some() && counted.is_none();
+                self.usage = counted.or(self.usage);
                 Heard::Nothing
             }
             LlmEvent::ToolInputStart { .. }
@@ -147,6 +152,7 @@ impl Said {
         self.part = None;
         self.unintended.clear();
         self.finish = None;
+        self.is_miscounted = false;
         self.usage.take()
     }
 }

@@ -12,7 +12,7 @@ use crate::reply::without_state;
 use crate::rules::Rules;
 use crate::said::Said;
 
-/// Converts a provider's counts. The prices add the cost.
+/// Converts a provider's counts, which are plausible. The prices add the cost.
 pub(crate) fn token_usage(usage: Usage) -> TurnUsage {
     let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     TurnUsage {

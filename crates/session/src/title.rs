@@ -16,6 +16,7 @@ use crate::ending::provider_error;
 use crate::providers::{Blocked, OrgModels, Way};
 use crate::rate::Asks;
 use crate::runtime::Runtime;
+use crate::turn::MISCOUNTED;
 
 /// The title in progress, if there is one.
 #[derive(Default)]
@@ -103,6 +104,9 @@ async fn ask(runtime: &Runtime, models: Arc<OrgModels>, org: OrgId, plan: TurnPl
             }
             Err(error) => return Titled { attempt, said, error: Some(provider_error(&error)) },
         }
+    }
+    if said.is_miscounted {
+        warn!(turn.id = %plan.turn, "{MISCOUNTED}");
     }
     Titled { attempt, said, error: None }
 }

@@ -3,7 +3,9 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use domain::{AttemptStarted, SessionId, SessionRef, TimestampMs, ToolIntent, ToolState, TurnId};
+use domain::{
+    AttemptStarted, ModelRef, SessionId, SessionRef, TimestampMs, ToolIntent, ToolState, TurnId,
+};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -15,7 +17,7 @@ use signals::DeltaKind;
 use snapshots::Touched;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, info_span};
+use tracing::{Instrument, info_span, warn};
 
 use crate::ahead::{Ahead, read_on};
 use crate::control::interrupted_after;
@@ -146,6 +148,10 @@ impl Timed {
         }
     }
 }
+
+/// The warning about counts of a provider that are not believed.
+pub(crate) const MISCOUNTED: &str = "the provider's count of tokens cannot be true, so it is not believed: the answer \
+    is kept, and counts as no tokens and no cost";
 
 /// Counts an attempt for the operators.
 fn count(provider: &str, outcome: &'static str, usage: Option<&Usage>, took: Duration) {
@@ -283,6 +289,10 @@ impl<'r> Drain<'r> {
         let streamed = Box::pin(self.attempt(plan, turn)).instrument(span).await;
         let (outcome, usage) = (outcome(&streamed), turn.said.usage.as_ref());
         count(&plan.model.provider, outcome, usage, begun.elapsed());
+        if turn.said.is_miscounted {
+            let ModelRef { provider, model, .. } = &plan.model;
+            warn!(turn.id = %plan.turn, provider, model, "{MISCOUNTED}");
+        }
         if let Some(traced) = self.stage.toolbox.traced {
             let error = Some(outcome).filter(|outcome| *outcome != "completed");
             traced.attempt(plan, usage, (since, clock.now_ms()), error);

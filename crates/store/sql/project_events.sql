@@ -126,10 +126,12 @@ BEGIN
                 provider = coalesce(promoted#>>'{model,provider}', provider),
                 model = coalesce(promoted#>>'{model,model}', model),
                 variant = CASE WHEN promoted IS NULL THEN variant ELSE promoted#>>'{model,variant}' END,
-                input_tokens = input_tokens + input, output_tokens = output_tokens + output,
-                reasoning_tokens = reasoning_tokens + reasoning,
-                cache_read_tokens = cache_read_tokens + cache_read,
-                cache_write_tokens = cache_write_tokens + cache_write, cost_nanos = cost_nanos + cost
+                input_tokens = add_counts(input_tokens, input),
+                output_tokens = add_counts(output_tokens, output),
+                reasoning_tokens = add_counts(reasoning_tokens, reasoning),
+                cache_read_tokens = add_counts(cache_read_tokens, cache_read),
+                cache_write_tokens = add_counts(cache_write_tokens, cache_write),
+                cost_nanos = add_counts(cost_nanos, cost)
             WHERE org_id = p_org AND id = p_session;
             promoted := NULL;
             ended := NULL;
@@ -203,12 +205,12 @@ BEGIN
                 WHERE org_id = p_org AND id = p->>'message';
             END IF;
             reply := NULL;
-            input := input + u_input;
-            output := output + u_output;
-            reasoning := reasoning + u_reasoning;
-            cache_read := cache_read + u_cache_read;
-            cache_write := cache_write + u_cache_write;
-            cost := cost + u_cost;
+            input := add_counts(input, u_input);
+            output := add_counts(output, u_output);
+            reasoning := add_counts(reasoning, u_reasoning);
+            cache_read := add_counts(cache_read, u_cache_read);
+            cache_write := add_counts(cache_write, u_cache_write);
+            cost := add_counts(cost, u_cost);
             touched_ms := at_ms;
         WHEN 'drain.ended' THEN
             ended := p->>'outcome';
@@ -328,12 +330,12 @@ BEGIN
                         p->>'checkpoint', projector);
                 END IF;
             END IF;
-            input := input + u_input;
-            output := output + u_output;
-            reasoning := reasoning + u_reasoning;
-            cache_read := cache_read + u_cache_read;
-            cache_write := cache_write + u_cache_write;
-            cost := cost + u_cost;
+            input := add_counts(input, u_input);
+            output := add_counts(output, u_output);
+            reasoning := add_counts(reasoning, u_reasoning);
+            cache_read := add_counts(cache_read, u_cache_read);
+            cache_write := add_counts(cache_write, u_cache_write);
+            cost := add_counts(cost, u_cost);
             touched_ms := at_ms;
         WHEN 'control.admitted' THEN
             INSERT INTO session_input (org_id, id, incarnation, kind, delivery, status, admitted_seq,

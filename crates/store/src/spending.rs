@@ -103,7 +103,7 @@ impl Store {
             .read(org, move |connection| {
                 Box::pin(async move {
                     let rows = sqlx::query!(
-                        r#"SELECT person, sum(cost_nanos)::bigint AS "cost!" FROM usage_person
+                        r#"SELECT person, least(sum(cost_nanos), 9223372036854775807)::bigint AS "cost!" FROM usage_person
                            WHERE org_id = $1 AND starts_ms >= $2 AND starts_ms < $3 GROUP BY person"#,
                         org.0,
                         month.from,
@@ -200,7 +200,8 @@ impl Store {
         self.read(org, move |connection| {
             Box::pin(async move {
                 let row = sqlx::query!(
-                    r#"SELECT coalesce(sum(r.estimate_nanos), 0)::bigint AS "most!", count(r.id) AS "count!"
+                    r#"SELECT least(coalesce(sum(r.estimate_nanos), 0), 9223372036854775807)::bigint AS "most!",
+                           count(r.id) AS "count!"
                        FROM session_head h CROSS JOIN LATERAL (
                            SELECT a.id, a.estimate_nanos, a.turn_id FROM provider_attempt a
                            WHERE a.org_id = $1 AND a.incarnation = h.incarnation ORDER BY a.seq DESC LIMIT 2) AS r

@@ -141,18 +141,13 @@ impl Store {
                     if row.id == session.as_str() {
                         own = Some(used);
                     }
-                    tree.input += used.input;
-                    tree.output += used.output;
-                    tree.reasoning += used.reasoning;
-                    tree.cache_read += used.cache_read;
-                    tree.cache_write += used.cache_write;
-                    tree.cost += used.cost;
+                    tree = tree.plus(used);
                     sessions += 1;
                 }
                 let own = own.ok_or(StoreError::NotFound)?;
                 let rows = sqlx::query!(
                     r#"SELECT s.id AS session_id, a.price_version AS "price_version!",
-                         sum(a.estimate_nanos)::bigint AS "nanos!"
+                         least(sum(a.estimate_nanos), 9223372036854775807)::bigint AS "nanos!"
                      FROM session_tree($1, $2) AS t JOIN session s ON s.org_id = $1 AND s.id = t
                      JOIN provider_attempt a ON a.org_id = $1 AND a.incarnation = s.incarnation
                      WHERE a.price_version IS NOT NULL GROUP BY s.id, a.price_version"#,

@@ -213,13 +213,7 @@ impl SessionState {
         if event.seq <= self.counted {
             return;
         }
-        let usage = &mut self.session.usage;
-        usage.input += used.input;
-        usage.output += used.output;
-        usage.reasoning += used.reasoning;
-        usage.cache_read += used.cache_read;
-        usage.cache_write += used.cache_write;
-        usage.cost += used.cost;
+        self.session.usage = self.session.usage.plus(used);
     }
 
     fn touch(&mut self, event: &RecordedEvent, changes: &mut Vec<Change>) {

@@ -66,9 +66,13 @@ impl From<TurnUsage> for TokensView {
     /// Our counts overlap: input includes cached tokens, and output includes reasoning.
     fn from(usage: TurnUsage) -> Self {
         Self {
-            total: Some(usage.input + usage.output),
-            input: (usage.input - usage.cache_read - usage.cache_write).max(0),
-            output: (usage.output - usage.reasoning).max(0),
+            total: Some(usage.input.saturating_add(usage.output)),
+            input: usage
+                .input
+                .saturating_sub(usage.cache_read)
+                .saturating_sub(usage.cache_write)
+                .max(0),
+            output: usage.output.saturating_sub(usage.reasoning).max(0),
             reasoning: usage.reasoning,
             cache: CacheView { read: usage.cache_read, write: usage.cache_write },
         }
@@ -78,6 +82,15 @@ impl From<TurnUsage> for TokensView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Finding core-3 H5: the total of a session with one odd count was below zero.
+    #[test]
+    fn sums_of_odd_counts_do_not_wrap() {
+        let most = TurnUsage { input: i64::MAX, output: 5, ..TurnUsage::default() };
+        assert_eq!(TokensView::from(most).total, Some(i64::MAX));
+        let least = TurnUsage { input: i64::MIN, cache_read: 5, ..TurnUsage::default() };
+        assert_eq!(TokensView::from(least).input, 0);
+    }
 
     #[test]
     fn a_cost_is_shown_in_usd() {

@@ -104,6 +104,21 @@ pub struct TurnUsage {
     pub cost: i64,
 }
 
+impl TurnUsage {
+    /// Returns the sum of both. A count that is too large to be added leaves the largest number there is.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            cost: self.cost.saturating_add(other.cost),
+        }
+    }
+}
+
 /// Payload of `attempt.ended`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptEnded {

@@ -155,6 +155,39 @@ async fn usage_that_cannot_be_true_does_not_hide_the_limit() -> Result<()> {
     Ok(())
 }
 
+// Finding core-3 H5: one odd count ended the session for ever, at four requests a prompt.
+#[tokio::test]
+async fn a_count_that_no_answer_has_is_told_and_not_believed() -> Result<()> {
+    let (world, session) = known(200_000).await?;
+    let odd =
+        |count: u64| json!({ "prompt_tokens": count, "completion_tokens": 9, "total_tokens": 9 });
+    let counts = [i64::MAX.unsigned_abs(), u64::MAX, 1 << 53, 10_000_001];
+    for count in counts {
+        let script = Script { usage: Some(odd(count)), times: Some(1), ..Script::default() };
+        world.script(script)?;
+        answers(&world, &session, "say 3 words").await?;
+    }
+    answers(&world, &session, "say 3 words").await?;
+    assert_eq!(world.requests()?.len(), counts.len() + 1, "each prompt is one request");
+    let attempts: Vec<_> = world
+        .events(&session)
+        .await?
+        .into_iter()
+        .filter_map(|event| match event.event {
+            SessionEvent::AttemptEnded(ended) => Some((ended.usage.is_some(), ended.error)),
+            _ => None,
+        })
+        .collect();
+    for (is_counted, error) in &attempts[..counts.len()] {
+        let said = error.as_ref().is_some_and(|error| error.message.contains("cannot be true"));
+        assert!(!is_counted && said, "{error:?}");
+    }
+    assert!(matches!(attempts.last(), Some((true, None))), "{attempts:?}");
+    let row = world.store().session(session.at.org, session.at.session.clone()).await?;
+    assert!((1..100_000).contains(&row.usage.input), "{:?}", row.usage);
+    world.check().await
+}
+
 // Finding scenarios F16: a first prompt above the context made all later ones fail.
 #[tokio::test]
 async fn a_first_prompt_above_the_context_fails_alone() -> Result<()> {

@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 
-use domain::{Seq, SessionEvent, SessionRef};
-use store::RebuildReport;
+use domain::{Seq, SessionEvent, SessionRef, TurnOutcome, TurnUsage};
+use store::{DrainEnd, RebuildReport};
 
 use crate::forks::fork_of;
-use crate::script::every_kind;
+use crate::script::{TestTurn, every_kind, promoted};
 use crate::world::World;
 
 #[tokio::test]
@@ -194,4 +194,39 @@ async fn a_deleted_session_leaves_no_row_and_its_drain_is_fenced() {
     assert_eq!(world.refused(&session, 1).await, "idle");
     assert_eq!(world.rows(&kept).await, others);
     world.assert_sound(true).await;
+}
+
+// Finding core-3 H5: sums of a session with one odd count were beyond a bigint, so no later turn could be written.
+#[tokio::test]
+async fn sums_of_odd_counts_stay_at_the_largest_number() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.fence(1).await;
+    let odd = TurnUsage {
+        input: i64::MAX,
+        output: i64::MAX,
+        reasoning: i64::MAX,
+        cache_read: i64::MAX,
+        cache_write: i64::MAX,
+        cost: i64::MAX,
+    };
+    for _ in 0..2 {
+        let prompt = world.admit(&session, "hello").await;
+        let turn = TestTurn::new(&mut world.mint(), &prompt.message);
+        let mut events = vec![promoted(&prompt)];
+        events.extend(turn.start());
+        events.push(turn.settled(TurnOutcome::Failed, odd));
+        // Both at once, and one after the other.
+        let second = TestTurn::new(&mut world.mint(), &prompt.message);
+        events.extend(second.start());
+        events.push(second.settled(TurnOutcome::Failed, odd));
+        world.drain(&session, 1, &events, DrainEnd::Close).await;
+    }
+    let row = world.store.session(world.org, session.session.clone()).await.expect("a session");
+    assert_eq!(row.usage, odd);
+    let tree = world.store.tree_usage(world.org, session.session.clone()).await.expect("a tree");
+    assert_eq!(tree.tree, odd);
+    let id = session.session.clone();
+    let report = world.store.rebuild(world.org, id, true).await.expect("a rebuild");
+    assert!(report.missing.is_empty() && report.added.is_empty(), "{report:?}");
 }

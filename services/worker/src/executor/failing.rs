@@ -35,6 +35,10 @@ impl Executor {
                 | DrainExit::Superseded,
             ) => return self.strikes.clear(session),
         };
+        if let Some(sentence) = cause.and_then(StoreError::refused_data) {
+            // A turn that is made again costs money, and ends as this one did.
+            return self.give_up(session.clone(), &refused(sentence));
+        }
         if turns > 0 {
             // It could begin its work: how often that may break off is counted durably.
             self.strikes.clear(session);
@@ -80,6 +84,22 @@ impl Executor {
                 "the session cannot be given up yet"
             ),
         }
+    }
+}
+
+/// The most bytes of Postgres's sentence that a session's user gets.
+const SENTENCE_BYTES: usize = 200;
+
+/// Why a session was given up at once, for its user.
+fn refused(sentence: &str) -> SessionError {
+    let sentence = &sentence[..sentence.floor_char_boundary(SENTENCE_BYTES)];
+    SessionError {
+        code: ErrorCode::SessionDrainFailed.into(),
+        message: format!(
+            "the database refused what its work was to write ({sentence}), so that is not tried again; what was \
+             written before is kept: send a prompt or resume the session to go on, and if that fails too, ask whoever \
+             runs the service to look at the workers' logs"
+        ),
     }
 }
 
