@@ -1,9 +1,10 @@
 //! Estimates the memory of a fold, which lets a cache weigh its entries.
 
+use domain::{PromptAdmitted, PromptPart};
 use llm_protocol::{Media, Message, Part, RawJson, TextPart, ToolContent};
 
-use crate::History;
 use crate::revert::Savepoint;
+use crate::{History, PendingInput};
 
 /// The allocator's overhead of a text, and the unused capacity of a vector.
 const SPARE: usize = 32;
@@ -48,27 +49,57 @@ fn part(part: &Part) -> usize {
         }
 }
 
+/// Returns the memory of a prompt in the inbox.
+fn pending(input: &PendingInput) -> usize {
+    let parts = input.prompt.parts.iter();
+    let texts: usize = parts.map(|PromptPart::Text { text: said, .. }| text(said) + SPARE).sum();
+    size_of::<PendingInput>() + size_of::<PromptAdmitted>() + texts
+}
+
 /// Returns the memory of a message in a conversation.
 pub(crate) fn message(message: &Message) -> usize {
     size_of::<Message>() + BESIDE + message.content.iter().map(part).sum::<usize>()
 }
 
 impl History {
-    /// Returns about how many bytes of memory the fold takes. Takes the same time for a long one.
+    /// Returns about how many bytes of memory the fold takes. Takes the same time for a long one, but for its inbox.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let epoch = self.epoch().map_or(0, |epoch| text(&epoch.baseline) + text(&epoch.snapshot));
-        size_of::<Self>() + self.conversation().bytes() + epoch
+        let inbox: usize = self.pending().iter().map(pending).sum();
+        size_of::<Self>() + self.conversation().bytes() + epoch + inbox
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use domain::Seq;
+    use domain::{Delivery, IdMint, MessageId, PartId, Seq, Stamp};
     use llm_protocol::ToolResult;
 
     use super::*;
     use crate::Conversation;
+
+    // Finding core-3 C2: a cache of folds took an inbox of any size for nothing.
+    #[test]
+    fn what_waits_in_the_inbox_weighs_what_is_in_it() {
+        let mut mint = IdMint::after(Stamp::default(), 1);
+        let mut history = History::new();
+        let empty = history.bytes();
+        let text = "x".repeat(100_000);
+        let prompt = PromptAdmitted {
+            by: None,
+            message: MessageId::mint(&mut mint),
+            delivery: Delivery::Steer,
+            parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text }],
+            agent: None,
+            model: None,
+            wake: false,
+            digest: String::new(),
+            synthetic: None,
+        };
+        history.apply(Seq(1), 1, &prompt.into());
+        assert!((100_000..102_000).contains(&(history.bytes() - empty)), "{}", history.bytes());
+    }
 
     #[test]
     fn what_is_pushed_weighs_what_is_in_it_and_nothing_once_it_is_taken_back() {

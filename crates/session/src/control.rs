@@ -5,6 +5,8 @@ use domain::{Claim, Seq};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::folds::FoldBudget;
+
 /// Whether anybody waits for a slot of a worker, shared by its drains. While it is set, each drain gives up its slot
 /// once it has run a turn and reaches a boundary where its work does not continue.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +30,8 @@ pub struct DrainControl {
     pub(crate) resync: Arc<Notify>,
     claim: watch::Sender<Option<Claim>>,
     crowd: Crowd,
+    /// The budget of the worker's folds.
+    pub(crate) folds: FoldBudget,
     turns: Arc<AtomicU32>,
 }
 
@@ -42,7 +46,7 @@ pub struct DrainHandle {
     turns: Arc<AtomicU32>,
 }
 
-/// Returns a drain's handle and control, without a crowd. `stopping` asks it to hand over at its next Safe
+/// Returns a drain's handle and control, without a crowd and a budget. `stopping` asks it to hand over at its next Safe
 /// Provider-Turn Boundary.
 #[must_use]
 pub fn drain_control(stopping: CancellationToken) -> (DrainHandle, DrainControl) {
@@ -60,8 +64,11 @@ pub fn drain_control(stopping: CancellationToken) -> (DrainHandle, DrainControl)
         claim: claim_out,
         turns: turns.clone(),
     };
-    let crowd = Crowd::default();
-    (handle, DrainControl { fenced, stopping, interrupt, moved, resync, claim, crowd, turns })
+    let (crowd, folds) = (Crowd::default(), FoldBudget::default());
+    (
+        handle,
+        DrainControl { fenced, stopping, interrupt, moved, resync, claim, crowd, folds, turns },
+    )
 }
 
 impl DrainHandle {
@@ -111,6 +118,13 @@ impl DrainControl {
     #[must_use]
     pub fn within(mut self, crowd: &Crowd) -> Self {
         self.crowd = crowd.clone();
+        self
+    }
+
+    /// Bounds the drain's fold by a worker's budget.
+    #[must_use]
+    pub fn with_folds(mut self, folds: &FoldBudget) -> Self {
+        self.folds = folds.clone();
         self
     }
 

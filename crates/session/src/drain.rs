@@ -32,6 +32,8 @@ pub enum DrainExit {
     Waiting,
     /// The session continues at this other Location: wake its holder.
     Moved(SessionRef),
+    /// The worker's budget of folds has no room for this many bytes. Nothing was claimed: start it again when there is.
+    NoRoom(usize),
     /// The claim has passed on.
     Fenced,
     /// The log is not the one that the drain knew: the database is another one, or came back without some commits.
@@ -46,6 +48,8 @@ pub enum DrainExit {
 /// The reason why a drain cannot continue.
 #[derive(Debug)]
 pub(crate) enum Stop {
+    /// The budget of folds has no room for this many bytes.
+    NoRoom(usize),
     Fenced,
     WentBack,
     Superseded,
@@ -111,6 +115,8 @@ pub async fn drain(
     };
     let failure = match &ran {
         Ok(_) => None,
+        // It has not begun.
+        Err(Stop::NoRoom(_)) => None,
         Err(Stop::Fenced) => Some("fenced"),
         Err(Stop::WentBack) => Some("went_back"),
         Err(Stop::Superseded) => Some("superseded"),
@@ -119,6 +125,7 @@ pub async fn drain(
     drain.traced.end(failure, runtime.clock.now_ms());
     match ran {
         Ok(exit) => (exit, Some(drain.log.into_history())),
+        Err(Stop::NoRoom(bytes)) => (DrainExit::NoRoom(bytes), None),
         Err(Stop::Fenced) => (DrainExit::Fenced, None),
         Err(Stop::WentBack) => (DrainExit::WentBack, None),
         Err(Stop::Superseded) => (DrainExit::Superseded, None),
@@ -388,6 +395,6 @@ fn ready(started: Started) -> Result<Option<(Box<DrainWrite>, Taken)>, Stop> {
     match started {
         Started::Ready(write, taken, _) => Ok(Some((write, taken))),
         Started::Superseded => Err(Stop::Superseded),
-        Started::Idle => Ok(None),
+        Started::Idle | Started::Long(_) => Ok(None),
     }
 }

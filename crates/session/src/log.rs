@@ -11,6 +11,7 @@ use tracing::debug;
 
 use crate::control::DrainControl;
 use crate::drain::Stop;
+use crate::folds::FoldShare;
 use crate::patience::{patiently, until_answered};
 use crate::runtime::Runtime;
 
@@ -27,6 +28,8 @@ pub(crate) struct Log<'r> {
     /// The next write, based on the last one: valid unless somebody else has added to the log.
     next: Option<Box<DrainWrite>>,
     ended: bool,
+    /// What the fold takes of the worker's budget.
+    share: FoldShare,
     /// The owner of the claim, for the look that compares claims.
     control: DrainControl,
 }
@@ -39,7 +42,17 @@ impl<'r> Log<'r> {
         control: DrainControl,
     ) -> Self {
         let mint = IdMint::after(Stamp::default(), runtime.clock.now_ms());
-        Self { runtime, session, history, mint, claim: Claim(0), next: None, ended: false, control }
+        Self {
+            runtime,
+            session,
+            history,
+            mint,
+            claim: Claim(0),
+            next: None,
+            ended: false,
+            share: FoldShare::default(),
+            control,
+        }
     }
 
     /// Returns whether the last write ended the drain.
@@ -66,10 +79,19 @@ impl<'r> Log<'r> {
     }
 
     /// Checks whether the session needs a drain, and folds new events. If the database has come back without some that
-    /// are known, the drain ends: more than the log may be known that is not there any more.
+    /// are known, the drain ends: more than the log may be known that is not there any more. Never answers
+    /// [`Started::Long`]: what a log adds to the worker's memory is taken from its budget first.
     pub(crate) async fn look(&mut self, token: FencingToken, hold: Hold) -> Result<Started, Stop> {
         let (store, known) = (&self.runtime.store, self.known());
-        let mut started = store.start_drain(self.session.clone(), token, known, hold).await?;
+        let start = |hold| store.start_drain(self.session.clone(), token, known.clone(), hold);
+        let first = if hold == Hold::Look { Hold::Glance } else { hold };
+        let mut started = start(first).await?;
+        if let Started::Long(bytes) = started {
+            let bytes = self.history.bytes().saturating_add(bytes);
+            let folds = &self.control.folds;
+            self.share = folds.take(bytes).ok_or(Stop::NoRoom(bytes))?;
+            started = start(hold).await?;
+        }
         if let Started::Ready(write, _, new) = &mut started {
             if new.first().is_some_and(|first| first.seq <= self.history.seq()) {
                 if write.claim().incarnation() == self.history.incarnation() {
@@ -81,6 +103,10 @@ impl<'r> Log<'r> {
             self.history.belong_to(write.claim().incarnation());
             self.history.extend(new.iter());
             new.clear();
+            let bytes = self.history.bytes();
+            if hold == Hold::Look && self.share.is_empty() {
+                self.share = self.control.folds.take(bytes).ok_or(Stop::NoRoom(bytes))?;
+            }
         }
         Ok(started)
     }
@@ -151,6 +177,7 @@ impl<'r> Log<'r> {
                 let stored = drafted.components.into_iter().map(|(hash, _)| hash);
                 self.runtime.stored.note(self.session.org, stored);
                 self.mint.raise(drafted.mint.last());
+                self.share.resize(self.history.bytes());
                 self.next = Some(next);
                 self.ended = end != DrainEnd::Keep;
                 Ok(Some(decided))

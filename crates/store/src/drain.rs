@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::{
-    Claim, DrainEnd, EventId, FencingToken, IdMint, RecordedEvent, Seq, SessionEvent,
+    Claim, DrainEnd, EventId, FencingToken, IdMint, OrgId, RecordedEvent, Seq, SessionEvent,
     SessionIncarnation, SessionRef, Stamp, Taken, TimestampMs,
 };
 
@@ -24,6 +24,8 @@ pub(crate) const PAGE: i64 = 1_000;
 /// How sure a drain wants to be that its write is still right when it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
+    /// Looks without a lock, and reads one page: a log that has more is [`Started::Long`].
+    Glance,
     /// Looks without a lock. The write is refused as [`Written::Stale`] if the head has moved since.
     Look,
     /// Locks the head until the write: for who has been refused.
@@ -64,6 +66,8 @@ pub struct Head {
 pub enum Started {
     /// It has work, and these events are new. Nothing is claimed before the write.
     Ready(Box<DrainWrite>, Taken, Vec<RecordedEvent>),
+    /// It has work, and its new events have so many bytes, which are more than a page.
+    Long(usize),
     /// A higher token has acted at the Location: give it up.
     Superseded,
     /// There is nothing to do: a hint that was late, another drain was faster, or the session is not at this
@@ -132,11 +136,11 @@ impl Store {
         let store = self.clone();
         store.feature_level().await?; // for what this drain will write
         match hold {
-            Hold::Look => store.look(session, token, known, None).await,
+            Hold::Glance | Hold::Look => store.look(session, token, known, hold, None).await,
             Hold::Lock => {
                 let look = async move {
                     let tx = store.drain_tx(session.org).await?;
-                    store.look(session, token, known, Some(tx)).await
+                    store.look(session, token, known, hold, Some(tx)).await
                 };
                 bounded(Limit::Short, look).await
             }
@@ -149,6 +153,7 @@ impl Store {
         session: SessionRef,
         token: FencingToken,
         known: KnownLog,
+        hold: Hold,
         mut locked: Option<Tx>,
     ) -> Result<Started, StoreError> {
         let store = self;
@@ -179,6 +184,10 @@ impl Store {
             Seen::Idle | Seen::Missing => return Ok(Started::Idle),
         };
         let last = |events: &[RecordedEvent]| events.last().map_or(after, |event| event.seq);
+        if hold == Hold::Glance && last(&events).0 + 1 < head.next_seq.0 {
+            drop(events);
+            return Ok(Started::Long(store.log_bytes(session.org, seen, after).await?));
+        }
         while last(&events).0 + 1 < head.next_seq.0 {
             let (org, id) = (session.org, session.session.clone());
             // Postgres may be another one than a page ago.
@@ -197,6 +206,26 @@ impl Store {
         head.after = events.last().map_or(known.id, |event| Some(event.id.clone()));
         let write = DrainWrite { store, locked, session, starts: Some(token), seen, head };
         Ok(Started::Ready(Box::new(write), taken, events))
+    }
+
+    /// Returns the bytes of a log's events after `after`. Reads none of them: Postgres keeps the length of a long one
+    /// beside it.
+    async fn log_bytes(&self, org: OrgId, of: Claim, after: Seq) -> Result<usize, StoreError> {
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                let bytes = sqlx::query_scalar!(
+                    r#"SELECT coalesce(sum(octet_length(payload)), 0)::bigint AS "bytes!" FROM session_event
+                       WHERE org_id = $1 AND incarnation = $2 AND seq > $3"#,
+                    org.0,
+                    of.incarnation().0,
+                    after.0,
+                )
+                .fetch_one(connection)
+                .await?;
+                Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+            })
+        })
+        .await
     }
 
     /// Locks the head for a drain's next write, and reads the events after `known`.

@@ -1,6 +1,6 @@
 //! The owner of the worker's state: it decides what runs, and gets its input as messages.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use domain::{FencingToken, LocationRef, OrgId, SessionError, SessionRef};
 use futures::future::join_all;
 use history::History;
 use placement_api::{Lease, PlaceRequest};
-use session::{Crowd, DrainExit, DrainHandle, Files, Workspace, drain, drain_control};
+use session::{Crowd, DrainExit, DrainHandle, Files, FoldBudget, Workspace, drain, drain_control};
 use signals::WorkerHint;
 use store::{GivenUp, StoreError};
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
@@ -40,6 +40,8 @@ const SWEEP: TaskKind = TaskKind::new("sweep", OnError::Log, OnCancel::Abort);
 
 /// The most sessions that wait for a slot; the sweep finds the rest.
 const QUEUE: usize = 10_000;
+/// The most bytes of logs that the drains of a worker hold together. A request has them once or twice more.
+const FOLDS: usize = if cfg!(test) { 1 << 20 } else { 128 << 20 };
 /// The most sessions that hints have named before their Location's lease came. Bounded, because anybody can publish a
 /// hint.
 const EXPECTED: usize = 1_000;
@@ -104,6 +106,9 @@ pub(crate) struct Executor {
     queue: FairQueue<OrgId, SessionRef>,
     /// The (monotonic) times since which sessions wait for a slot, where there was none at once.
     since: HashMap<SessionRef, Duration>,
+    /// Sessions that wait for room in the budget of folds, each with the bytes that it needs.
+    cramped: VecDeque<(SessionRef, usize)>,
+    folds: FoldBudget,
     /// Tells drains whether any session waits.
     crowd: Crowd,
     cache: HistoryCache,
@@ -140,6 +145,8 @@ impl Executor {
             running: HashMap::new(),
             queue: FairQueue::new(QUEUE),
             since: HashMap::new(),
+            cramped: VecDeque::new(),
+            folds: FoldBudget::new(FOLDS),
             crowd: Crowd::default(),
             cache: HistoryCache::default(),
             setbacks: Setbacks::default(),
@@ -171,7 +178,7 @@ impl Executor {
             let metrics = telemetry::metrics();
             metrics.drains.set(self.running.len());
             metrics.leases.set(self.held.len());
-            metrics.queue.set(self.queue.len());
+            metrics.queue.set(self.queue.len() + self.cramped.len());
             let busy = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
             self.pulse.busy.store(busy, Ordering::Relaxed);
         }
@@ -364,6 +371,7 @@ impl Executor {
             info!("the node drains: sessions are handed over at their next boundary");
             self.stopping.cancel();
             self.queue.clear();
+            self.cramped.clear();
             self.since.clear();
             self.crowd.set(false);
         } else if !drained && self.stopping.is_cancelled() && !self.drains.token().is_cancelled() {
@@ -377,6 +385,9 @@ impl Executor {
         if let Some(running) = self.running.get_mut(&session) {
             running.again = true;
             return;
+        }
+        if self.cramped.iter().any(|(cramped, _)| *cramped == session) {
+            return; // it starts once there is room
         }
         let Some(held) = self.held.get_mut(&session.location_ref()) else { return };
         if held.workspace.is_none() {
@@ -400,7 +411,17 @@ impl Executor {
             telemetry::metrics().queue_seconds.took(waited);
             self.begin(next);
         }
-        self.crowd.set(!self.queue.is_empty());
+        self.crowd.set(!self.queue.is_empty() || !self.cramped.is_empty());
+    }
+
+    /// Lets sessions that wait for room in the budget of folds wait for a slot instead, the oldest first.
+    fn use_room(&mut self) {
+        while let Some((_, bytes)) = self.cramped.front()
+            && self.folds.has_room(*bytes)
+            && let Some((session, _)) = self.cramped.pop_front()
+        {
+            self.poke(session);
+        }
     }
 
     fn begin(&mut self, session: SessionRef) {
@@ -420,7 +441,7 @@ impl Executor {
     fn start(&mut self, session: SessionRef, token: FencingToken, workspace: Arc<Workspace>) {
         let history = self.cache.take(&session);
         let (handle, control) = drain_control(self.stopping.clone());
-        let control = control.within(&self.crowd);
+        let control = control.within(&self.crowd).with_folds(&self.folds);
         let (runtime, inbox) = (self.parts.runtime.clone(), self.inbox.clone());
         self.started += 1;
         let number = self.started;
@@ -460,6 +481,13 @@ impl Executor {
                 }
             }
             Some(DrainExit::Moved(to)) => self.moved(to.clone()),
+            Some(DrainExit::NoRoom(bytes)) => {
+                debug!(session.id = %session.session, bytes, "it waits for room for its fold");
+                // The next sweep finds what is beyond the bound.
+                if self.cramped.len() < QUEUE {
+                    self.cramped.push_back((session, *bytes));
+                }
+            }
             Some(DrainExit::Yielded) => self.poke(session),
             Some(DrainExit::HandedOver) => {}
             Some(DrainExit::Fenced) => {
@@ -473,6 +501,7 @@ impl Executor {
             Some(DrainExit::Superseded) => self.give_back(&at),
             Some(DrainExit::Failed(_)) => {}
         }
+        self.use_room();
         self.fill();
     }
 

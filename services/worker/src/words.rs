@@ -26,6 +26,7 @@ pub(crate) fn exit_word(exit: Option<&DrainExit>) -> &'static str {
         Some(DrainExit::Yielded) => "yielded",
         Some(DrainExit::Waiting) => "waiting",
         Some(DrainExit::Moved(_)) => "moved",
+        Some(DrainExit::NoRoom(_)) => "no_room",
         Some(DrainExit::Fenced) => "fenced",
         Some(DrainExit::WentBack) => "went_back",
         Some(DrainExit::Superseded) => "superseded",

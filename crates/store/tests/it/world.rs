@@ -426,6 +426,7 @@ pub(crate) fn name(started: &Result<Started, StoreError>) -> &'static str {
         Ok(Started::Ready(..)) => "ready",
         Ok(Started::Superseded) => "superseded",
         Ok(Started::Idle) => "idle",
+        Ok(Started::Long(_)) => "long",
         Err(StoreError::NotFound) => "not found",
         Err(_) => "failed",
     }

@@ -29,6 +29,7 @@ impl Executor {
                 | DrainExit::HandedOver
                 | DrainExit::Yielded
                 | DrainExit::Waiting
+                | DrainExit::NoRoom(_)
                 | DrainExit::Moved(_)
                 | DrainExit::Fenced
                 | DrainExit::WentBack

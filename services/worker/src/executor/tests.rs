@@ -340,6 +340,74 @@ async fn a_session_that_always_fails_is_given_up_and_says_so() -> Result<()> {
     Ok(())
 }
 
+// Finding core-3 H5: a write that Postgres refuses for its data was repeated, at the price of a turn each time.
+#[tokio::test]
+async fn a_write_with_refused_data_ends_the_work_at_once() -> Result<()> {
+    let scene = Scene::start().await?;
+    let store = &scene.world.runtime.store;
+    let session = scene.world.session().await?;
+    scene.world.prompt(&session).await?;
+    let refuse = "ALTER TABLE message ADD CONSTRAINT no_reply CHECK (role <> 'assistant')";
+    scene.world.database.run(refuse.to_owned()).await?;
+    scene.placement.lease(session.location_ref(), 5);
+    let end = Instant::now() + PATIENCE;
+    let error = loop {
+        let log = store.events(session.org, session.session.clone(), Seq(0), 100).await?.items;
+        if let Some(SessionEvent::DrainEnded(ended)) = log.last().map(|event| &event.event) {
+            break ended.error.clone().context("a reason")?;
+        }
+        ensure!(Instant::now() < end, "it is tried again");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(error.code, ErrorCode::SessionDrainFailed);
+    assert!(error.message.contains("no_reply") && error.message.contains("resume"), "{error:?}");
+    assert_eq!(store.violations(session.org, true).await?, [], "parked, and the prompt is kept");
+
+    scene.world.database.run("ALTER TABLE message DROP CONSTRAINT no_reply".to_owned()).await?;
+    let now = scene.world.runtime.clock.now_ms();
+    store.wake_session(session.org, session.session.clone(), now).await?;
+    until("a request", || scene.model.open() == 1 && scene.worker.busy() == 1).await?;
+    scene.end().await;
+    Ok(())
+}
+
+// Finding core-3 C2: nothing bounded the memory of a worker's drains.
+#[tokio::test]
+async fn a_fold_without_room_waits_until_another_ends() -> Result<()> {
+    let scene = Scene::start().await?;
+    let store = &scene.world.runtime.store;
+    let first = scene.world.session().await?;
+    let second = scene.world.session_at(&first).await?;
+    let small = scene.world.session_at(&first).await?;
+    // Each alone has room.
+    let text = "x".repeat(500_000);
+    for session in [&first, &second] {
+        scene.world.prompt_with(session, &text).await?;
+        scene.world.prompt_with(session, &text).await?;
+    }
+    scene.world.prompt(&small).await?;
+    scene.placement.lease(first.location_ref(), 5);
+    until("a small one runs beside a large one", || {
+        scene.model.open() == 2 && scene.worker.busy() == 2
+    })
+    .await?;
+    let is_open = async |session: &SessionRef| -> Result<bool> {
+        let log = store.events(session.org, session.session.clone(), Seq(0), 100).await?.items;
+        Ok(log.iter().any(|event| matches!(event.event, SessionEvent::TurnStarted(_))))
+    };
+    assert!(is_open(&small).await?);
+    let (runs, waits) = if is_open(&first).await? { (&first, &second) } else { (&second, &first) };
+    assert!(is_open(runs).await? && !is_open(waits).await?);
+    store.delete_session(runs.org, runs.session.clone()).await?;
+    let end = Instant::now() + PATIENCE;
+    while !is_open(waits).await? {
+        ensure!(Instant::now() < end, "it waits for ever");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    scene.end().await;
+    Ok(())
+}
+
 // Finding cluster 4: a worker that could not reach Postgres kept its Locations while two others were idle.
 #[tokio::test]
 async fn a_worker_without_postgres_hands_over_when_it_is_told_to() -> Result<()> {

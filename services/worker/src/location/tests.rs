@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail, ensure};
 use blobs::{BlobSettings, Blobs, Pace};
 use domain::{
     Clock, Delivery, DrainEnd, ErrorCode, IdMint, LocationId, MessageId, ModelRef, OrgId, PartId,
-    PromptAdmitted, PromptPart, SessionCreated, SessionId, SessionRef, Stamp, SystemClock,
-    WorkspaceSnapshotted,
+    ProjectId, PromptAdmitted, PromptPart, SessionCreated, SessionId, SessionRef, Stamp,
+    SystemClock, TimestampMs, WorkspaceSnapshotted,
 };
 use llm_client::{Client, Endpoint};
 use sandbox::{Environment, ProcessSandbox};
@@ -109,6 +109,25 @@ impl World {
         let kind = LocationKind::Managed;
         let location =
             store.ensure_location(ORG, project.clone(), kind, directory.clone(), now).await?.id;
+        self.create(id, project, location, directory, now).await
+    }
+
+    /// Another session at the Location of the first.
+    pub(crate) async fn session_at(&self, first: &SessionRef) -> Result<SessionRef> {
+        let (store, now) = (&self.runtime.store, self.runtime.clock.now_ms());
+        let row = store.session(first.org, first.session.clone()).await?;
+        let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
+        self.create(id, row.project, first.location.clone(), row.directory, now).await
+    }
+
+    async fn create(
+        &self,
+        id: SessionId,
+        project: ProjectId,
+        location: LocationId,
+        directory: String,
+        now: TimestampMs,
+    ) -> Result<SessionRef> {
         let created = SessionCreated {
             by: None,
             project,
@@ -122,7 +141,8 @@ impl World {
             rules: Vec::new(),
             metadata: None,
         };
-        store.create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
+        let new = NewSession { id: id.clone(), created, now };
+        self.runtime.store.create_session(ORG, new).await?;
         Ok(SessionRef { org: ORG, location, session: id })
     }
 
@@ -138,13 +158,17 @@ impl World {
 
     /// Gives the session work.
     pub(crate) async fn prompt(&self, session: &SessionRef) -> Result<()> {
+        self.prompt_with(session, "go").await
+    }
+
+    pub(crate) async fn prompt_with(&self, session: &SessionRef, text: &str) -> Result<()> {
         let now = self.runtime.clock.now_ms();
         let mut mint = IdMint::after(Stamp::default(), now);
         let prompt = PromptAdmitted {
             by: None,
             message: MessageId::mint(&mut mint),
             delivery: Delivery::Steer,
-            parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: "go".into() }],
+            parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: text.into() }],
             agent: None,
             model: None,
             wake: true,
