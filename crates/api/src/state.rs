@@ -1,6 +1,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use auth::Authenticator;
 use blobs::Blobs;
@@ -11,6 +12,8 @@ use placement_api::Placement;
 use signals::Signals;
 use store::Store;
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use crate::error::ApiError;
 use crate::follow::{Feeds, Hub};
@@ -20,6 +23,8 @@ use crate::settings::{ApiSettings, ModelList};
 use crate::shares::{LargeReads, Shares};
 use crate::wake::Waker;
 
+/// How long a fork of a large log waits for another one.
+const FORK_WAIT: Duration = Duration::from_secs(20);
 const BELIEFS: TaskKind = TaskKind::new("renew beliefs", OnError::StopRole, OnCancel::Wait);
 
 /// The parts of the API.
@@ -66,6 +71,7 @@ struct Shared {
     homes: Homes,
     streams: Arc<Shares>,
     large_reads: LargeReads,
+    large_forks: Arc<Semaphore>,
     provider_lists: Kept,
     serving: AtomicBool,
 }
@@ -116,6 +122,7 @@ impl ApiState {
                 homes,
                 streams: Shares::of_streams(),
                 large_reads: LargeReads::default(),
+                large_forks: Arc::new(Semaphore::new(1)),
                 provider_lists: Kept::default(),
                 serving,
             }),
@@ -202,6 +209,21 @@ impl ApiState {
 
     pub(crate) fn streams(&self) -> &Arc<Shares> {
         &self.shared.streams
+    }
+
+    /// Waits until no other fork of a large log runs here.
+    ///
+    /// # Errors
+    /// 503 when that takes too long.
+    pub(crate) async fn enter_large_fork(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let forks = self.shared.large_forks.clone();
+        match timeout(FORK_WAIT, forks.acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(ApiError::Unavailable {
+                message: "other large sessions are being forked here; ask again",
+                cause: None,
+            }),
+        }
     }
 
     pub(crate) fn large_reads(&self) -> &LargeReads {

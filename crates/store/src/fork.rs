@@ -60,8 +60,9 @@ impl Store {
                     let versions: Vec<i32> =
                         events.iter().map(|(_, event)| event.version()).collect();
                     let times: Vec<i64> = events.iter().map(|(time, _)| *time).collect();
+                    // Each event goes as its text comes: together they may be large.
                     let payloads: Vec<String> =
-                        events.iter().map(|(_, event)| event.payload()).collect();
+                        events.into_iter().map(|(_, event)| event.payload()).collect();
                     for _ in 0..TRIES {
                         let outcome = sqlx::query_scalar!(
                             r#"SELECT fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)

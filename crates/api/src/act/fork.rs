@@ -7,6 +7,7 @@ use domain::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::{Creation, LocationKind, LocationRow, NewFork, Seed, SessionRow, StoreError};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::resolve::MANAGED;
 use super::sessions::untitled;
@@ -61,7 +62,7 @@ pub(crate) async fn forked(
     {
         return Ok(known);
     }
-    let log = whole(state, &row).await?;
+    let (log, _large) = whole(state, &row).await?;
     let mut mint = IdMint::after(Stamp::default(), now);
     let copy = session_rules::fork(&log, before.as_ref(), FIRST, &mut mint)
         .ok_or(ApiError::NotFound("a message with this id in the conversation was"))?;
@@ -74,7 +75,8 @@ pub(crate) async fn forked(
             (own_location(state, &row, &fork, begin).await?, Some(tree))
         }
     };
-    let named = is_titled(&log);
+    let (named, rules) = (is_titled(&log), rules_of(&log));
+    drop(log); // it may be large, and the copy is as large
     let new = NewFork {
         id: fork.clone(),
         created: SessionCreated {
@@ -87,7 +89,7 @@ pub(crate) async fn forked(
             model: row.model.clone(),
             parent: None,
             named,
-            rules: rules_of(&log),
+            rules,
             metadata: row.metadata.clone(),
         },
         forked: SessionForked {
@@ -150,14 +152,21 @@ async fn earlier(
     Err(StoreError::Conflict { what: "a session with this id" }.into())
 }
 
-/// Reads the whole log of a session.
-async fn whole(state: &ApiState, row: &SessionRow) -> Result<Vec<RecordedEvent>, ApiError> {
+/// Reads the whole log of a session. A log of more than a page comes with a permit, which only one such fork of a gateway
+/// has at a time: a fork has its log in memory several times.
+async fn whole(
+    state: &ApiState,
+    row: &SessionRow,
+) -> Result<(Vec<RecordedEvent>, Option<OwnedSemaphorePermit>), ApiError> {
     let mut log: Vec<RecordedEvent> = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut permit) = (0, None);
     loop {
         let after = log.last().map_or(Seq(0), |event| event.seq);
         if after >= row.seq {
-            return Ok(log);
+            return Ok((log, permit));
+        }
+        if permit.is_none() && !log.is_empty() {
+            permit = Some(state.enter_large_fork().await?);
         }
         if log.len() >= MAX_EVENTS || bytes > MAX_BYTES {
             return Err(ApiError::TooLarge(format!(
