@@ -425,6 +425,36 @@ impl Turn {
         self.reply(world, parts).await
     }
 
+    /// Ends the turn without a reply, and the drain with it.
+    pub(crate) async fn stop(
+        self,
+        world: &World,
+        outcome: DrainOutcome,
+        error: Option<SessionError>,
+        end: DrainEnd,
+    ) -> Result<()> {
+        let (turn, message) = (self.turn.clone(), self.message.clone());
+        let (attempt, usage) = (self.attempt.clone(), TurnUsage::default());
+        let (of_attempt, of_turn) = match outcome {
+            DrainOutcome::Interrupted => (AttemptOutcome::Interrupted, TurnOutcome::Interrupted),
+            DrainOutcome::Failed => (AttemptOutcome::Failed, TurnOutcome::Failed),
+            DrainOutcome::Completed => (AttemptOutcome::Completed, TurnOutcome::Completed),
+        };
+        let events: Vec<SessionEvent> = vec![
+            AttemptEnded {
+                attempt,
+                turn: turn.clone(),
+                outcome: of_attempt,
+                usage: None,
+                error: error.clone(),
+            }
+            .into(),
+            TurnSettled { turn, message, outcome: of_turn, usage, error: error.clone() }.into(),
+            DrainEnded { outcome, error }.into(),
+        ];
+        self.commit(world, &events, end).await
+    }
+
     /// Ends the turn and the drain with this reply.
     pub(crate) async fn reply(self, world: &World, parts: Vec<ReplyPart>) -> Result<()> {
         let usage = TurnUsage { input: 12, output: 3, ..TurnUsage::default() };

@@ -16,6 +16,7 @@ mod feeds;
 mod files;
 mod follow;
 mod forks;
+mod held;
 #[path = "../../../../tests/third-party/idp.rs"]
 mod idp;
 mod ignored;
