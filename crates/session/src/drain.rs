@@ -114,9 +114,8 @@ pub async fn drain(
         () = fenced.cancelled() => Err(Stop::Fenced),
     };
     let failure = match &ran {
-        Ok(_) => None,
-        // It has not begun.
-        Err(Stop::NoRoom(_)) => None,
+        // Without room it has not begun.
+        Ok(_) | Err(Stop::NoRoom(_)) => None,
         Err(Stop::Fenced) => Some("fenced"),
         Err(Stop::WentBack) => Some("went_back"),
         Err(Stop::Superseded) => Some("superseded"),

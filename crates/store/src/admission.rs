@@ -188,6 +188,10 @@ impl Call for Admit {
     /// One that was admitted is found by its message's id, as for a client that asks again.
     const MAY_REPEAT: bool = true;
 
+    fn bytes(&self) -> usize {
+        self.payload.len()
+    }
+
     fn goes_with(&self, other: &Self) -> bool {
         self.org == other.org
             && self.new.session != other.new.session

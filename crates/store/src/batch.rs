@@ -26,6 +26,8 @@ use crate::lane::{self, Lane, Taken, note};
 const FLIGHTS: usize = 2;
 /// Calls in one statement.
 const MOST: usize = 64;
+/// Bytes that the calls of one statement bring, so that Postgres answers in time. The first has any number.
+const MOST_BYTES: usize = 4 << 20;
 /// Calls that wait; what comes beyond goes alone, and waits for a connection.
 const WAITING: usize = 4_096;
 
@@ -41,6 +43,11 @@ pub(crate) trait Call: Sized + Send + Sync + 'static {
     /// Whether a call that may have been made can be made again, and its caller is told the same. Where it cannot,
     /// the caller is told that nobody knows, and has to look.
     const MAY_REPEAT: bool;
+
+    /// About how many bytes it brings to the database.
+    fn bytes(&self) -> usize {
+        0
+    }
 
     /// Whether both can be in one statement: calls of one organisation for different sessions.
     fn goes_with(&self, other: &Self) -> bool;
@@ -159,13 +166,21 @@ impl<C: Call> Flight<C> {
         let mut state = self.shared.lock();
         let mut batch: Vec<Waiting<C>> = Vec::new();
         let mut others = VecDeque::new();
+        let mut bytes = 0;
         for waiting in std::mem::take(&mut state.waiting) {
             if waiting.caller.is_closed() {
                 continue;
             }
-            let fits =
-                batch.len() < MOST && batch.iter().all(|taken| waiting.call.goes_with(&taken.call));
-            if fits { batch.push(waiting) } else { others.push_back(waiting) }
+            let total = waiting.call.bytes().saturating_add(bytes);
+            let fits = batch.len() < MOST
+                && (batch.is_empty() || total <= MOST_BYTES)
+                && batch.iter().all(|taken| waiting.call.goes_with(&taken.call));
+            if fits {
+                bytes = total;
+                batch.push(waiting);
+            } else {
+                others.push_back(waiting);
+            }
         }
         state.waiting = others;
         if batch.is_empty() {

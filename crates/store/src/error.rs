@@ -78,10 +78,10 @@ const QUERY_CANCELED: &str = "57014";
 /// Answers that say "not now": lost connections, a statement that was rolled back for others' sake, too little of
 /// something, and what an operator or a time-out has ended.
 const PASSING_CLASSES: [&str; 4] = ["08", "40", "53", "57"];
-/// Classes of answers about what a statement would write: data exceptions, and broken constraints.
-const OF_DATA: [&str; 2] = ["22", "23"];
 /// Of others, an idle transaction that was ended, and a Postgres that has become a standby.
 const PASSING_CODES: [&str; 2] = ["25P03", "25006"];
+/// Classes of answers about what a statement would write: data exceptions, and broken constraints.
+const OF_DATA: [&str; 2] = ["22", "23"];
 
 impl StoreError {
     /// Whether the database did not answer, or cannot answer for now: asked again it may. After a write nobody knows

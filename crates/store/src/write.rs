@@ -112,6 +112,11 @@ impl Call for Arc<Write> {
     /// [`crate::UnansweredWrite`].
     const MAY_REPEAT: bool = false;
 
+    fn bytes(&self) -> usize {
+        let events: usize = self.payloads.iter().map(String::len).sum();
+        events + self.components.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
+    }
+
     fn goes_with(&self, other: &Self) -> bool {
         self.session.org == other.session.org && self.session.session != other.session.session
     }

@@ -58,6 +58,27 @@ async fn prompts_that_come_together_share_commits_and_each_is_admitted_once() {
     world.assert_sound(false).await;
 }
 
+// Finding core-3 C2: a statement had a bound of calls and none of bytes, and five seconds.
+#[tokio::test]
+async fn a_statement_carries_a_bounded_number_of_bytes() {
+    let world = Arc::new(World::new().await);
+    let sessions = sessions(&world).await;
+    let before = transactions(&world).await;
+    let mut all = JoinSet::new();
+    for session in sessions.into_iter().take(8) {
+        // Each byte is six in JSON, and two such prompts are more than one statement carries.
+        let mut prompt = world.prompt(&"\u{1}".repeat(360_000));
+        prompt.digest = "large".into();
+        let world = world.clone();
+        all.spawn(async move { world.try_admit(&session, &prompt).await });
+    }
+    for admitted in all.join_all().await {
+        assert_eq!(admitted.expect("admitted").admission, Admission::First);
+    }
+    let taken = transactions(&world).await - before;
+    assert!(taken >= 8, "8 large prompts took {taken} transactions");
+}
+
 #[tokio::test]
 async fn a_taken_id_a_retry_and_a_missing_session_fail_alone() {
     let world = World::new().await;

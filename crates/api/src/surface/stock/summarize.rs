@@ -64,7 +64,7 @@ impl Awaited {
             }
             SessionEvent::DrainEnded(end) => {
                 let stopped = "the work was stopped before the compaction began; it still waits";
-                let why = end.error.as_ref().map_or(stopped, |error| &error.message);
+                let why = end.error.as_ref().map_or(stopped, |error| error.message.as_str());
                 WaitStep::EndedIfParked(not(why))
             }
             _ => WaitStep::Open,
