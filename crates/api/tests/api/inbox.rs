@@ -376,7 +376,7 @@ async fn a_full_inbox_is_a_429_that_says_what_to_do() -> Result<()> {
         ok(&gateway, "POST", &native, &world.key, Some(body)).await;
     }
     let body = Some(json!({ "text": text, "resume": false }));
-    let refused = send(&gateway, request("POST", &native, &world.key, body)).await;
+    let refused = send(&gateway, request("POST", &native, &world.key, body.as_ref())).await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.headers().contains_key("retry-after"));
     let error = json_of(refused).await["error"].take();

@@ -125,16 +125,13 @@ impl Inbox {
         if prompts == 0 || !begins {
             return Ok(());
         }
-        let steers = || {
-            let held = |input: &&InputView| input.wake_seq == 0 && self.holds;
-            let inputs = self.inputs.values().filter(|input| input.waits());
-            inputs
-                .filter(|input| input.delivery == Delivery::Steer)
-                .filter(move |input| !held(input))
-        };
+        let waiting = self.inputs.values().filter(|input| input.waits());
+        let steers = || waiting.clone().filter(|input| input.delivery == Delivery::Steer);
+        // A Revert holds no control back.
         let control = steers().filter(|input| input.control.is_some()).map(|input| input.seq).min();
         let until = control.unwrap_or(i64::MAX);
-        let left = steers().find(|input| input.control.is_none() && input.seq < until);
+        let held = |input: &InputView| input.wake_seq == 0 && self.holds;
+        let left = steers().find(|input| input.seq < until && !held(input));
         ensure!(left.is_none(), "inbox: a turn begins without a steer that is next: {left:?}");
         Ok(())
     }
