@@ -40,7 +40,7 @@ pub(crate) use change::{ChangeRequest, change};
 pub(crate) use command::{CommandRequest, prompt_of};
 pub(crate) use compaction::{CompactRequest, admit_compaction};
 pub(crate) use control::Asked;
-pub(crate) use diff::{DiffQuery, diff, packs};
+pub(crate) use diff::{DiffQuery, diff};
 pub(crate) use effective::settings_of;
 pub(crate) use explain::{Explained, explain, unproven};
 pub(crate) use export::export;

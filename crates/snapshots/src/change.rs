@@ -8,7 +8,6 @@ use blobs::Blobs;
 use bytes::Bytes;
 use similar::{DiffOp, TextDiff};
 
-use crate::captured::PackRef;
 use crate::compare::{Change, compare};
 use crate::error::SnapshotError;
 use crate::limits::SnapshotLimits;
@@ -60,34 +59,32 @@ pub struct FileChanges {
     pub directories: Vec<String>,
 }
 
-/// Returns the differences between two trees of the organisation `org`, read from packs alone. `packs` must
+/// Returns the differences between two trees of the organisation `org`, read from packs alone. `packs`, oldest first, must
 /// contain both trees.
 pub async fn diff(
     blobs: &Blobs,
     org: &str,
-    packs: &[PackRef],
+    packs: Vec<String>,
     from: &TreeId,
     to: &TreeId,
     limits: &SnapshotLimits,
 ) -> Result<FileChanges, SnapshotError> {
-    let names = crate::shadow::oldest_first(packs);
-    let objects = Objects::open(blobs.clone(), org.to_owned(), names).await?;
+    let objects = Objects::open(blobs.clone(), org.to_owned(), packs).await?;
     let changes = compare(&objects, &HashMap::new(), Some(from.0), Some(to.0)).await?;
     show(&objects, changes, limits).await
 }
 
-/// Returns a file of a tree of the organisation `org`, read from packs alone, if it has at most `most` bytes. `packs` must
-/// contain the tree.
+/// Returns a file of a tree of the organisation `org`, read from packs alone, if it has at most `most` bytes. `packs`, oldest
+/// first, must contain the tree.
 pub async fn file_at(
     blobs: &Blobs,
     org: &str,
-    packs: &[PackRef],
+    packs: Vec<String>,
     tree: &TreeId,
     path: &Path,
     most: u64,
 ) -> Result<Option<Bytes>, SnapshotError> {
-    let names = crate::shadow::oldest_first(packs);
-    let objects = Objects::open(blobs.clone(), org.to_owned(), names).await?;
+    let objects = Objects::open(blobs.clone(), org.to_owned(), packs).await?;
     let mut at = Entry { kind: Kind::Directory, id: tree.0 };
     for name in path {
         if at.kind != Kind::Directory {

@@ -18,6 +18,9 @@ pub const BLOB_KIND: &str = "snapshot";
 const PARALLEL: usize = 8;
 /// The number of packs after which the next one gets a contents list.
 const LIST_EVERY: usize = 64;
+/// The same for the first pack of a Location that began with another one's files. However many began with each other's, few
+/// indexes are read to open the last one.
+const LIST_FIRST: usize = 8;
 /// The bytes at the end of a pack that are read first: enough for an index of 1,300 entries.
 const TAIL_BYTES: u64 = 64 * 1024;
 /// The largest gap in bytes between objects that are read together, up to these totals of stored and unpacked
@@ -147,6 +150,14 @@ impl Objects {
             older.truncate(from);
         }
         Ok(())
+    }
+
+    /// Lets the next pack have a contents list unless few indexes are read without.
+    pub(crate) fn list_soon(&self) {
+        let mut inner = self.inner();
+        if inner.unlisted >= LIST_FIRST {
+            inner.unlisted = inner.unlisted.max(LIST_EVERY);
+        }
     }
 
     /// Returns whether the next pack should get a contents list.

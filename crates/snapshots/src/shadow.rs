@@ -52,9 +52,9 @@ pub struct ShadowOptions {
     pub lock: Option<LocationLock>,
     /// All committed rows of the Location, in any order.
     pub packs: Vec<PackRef>,
-    /// Committed rows of the Location that its files came from, after a Fork or Move. Content in their packs
-    /// is not packed again.
-    pub seed: Vec<PackRef>,
+    /// The committed packs of the Locations that its files came from, after a Fork or Move, oldest first. Their content is
+    /// not packed again.
+    pub seed: Vec<String>,
     /// Includes `.git`. For managed Locations, whose directory a takeover must rebuild.
     pub git: bool,
     /// Paths that are in no snapshot.
@@ -151,10 +151,14 @@ impl Shadow {
             #[cfg(test)]
             read: 0,
         };
-        let mut names: Vec<_> = options.seed.iter().filter_map(|seed| seed.pack.clone()).collect();
-        names.extend(oldest_first(&options.packs));
+        let own = oldest_first(&options.packs);
+        let begins = own.is_empty();
+        let names = options.seed.iter().cloned().chain(own).collect();
         let org = options.at.org.to_string();
         let objects = Objects::open(options.blobs.clone(), org, names).await?;
+        if begins {
+            objects.list_soon();
+        }
         let held = Arc::new(Held { options, objects, steps });
         Ok(Self { held, state: Arc::new(Mutex::new(state)) })
     }
@@ -573,7 +577,7 @@ impl Held {
 }
 
 /// Returns the packs of a Location's rows in the order of their Captures.
-pub(crate) fn oldest_first(rows: &[PackRef]) -> Vec<String> {
+fn oldest_first(rows: &[PackRef]) -> Vec<String> {
     let mut rows: Vec<_> = rows.iter().filter(|row| row.pack.is_some()).collect();
     rows.sort_by_key(|row| (row.token, row.ordinal));
     rows.into_iter().filter_map(|row| row.pack.clone()).collect()

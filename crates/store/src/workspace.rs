@@ -91,6 +91,41 @@ impl Store {
         .await
     }
 
+    /// The names of the packs that hold the files of some Locations, oldest Location first: their own packs, and those of the
+    /// Locations whose files they began with, however many began with each other's. Each Location's packs are in the order of
+    /// their captures.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn pack_names(
+        &self,
+        org: OrgId,
+        locations: Vec<LocationId>,
+    ) -> Result<Vec<String>, StoreError> {
+        let locations: Vec<String> = locations.iter().map(ToString::to_string).collect();
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                // UNION visits each Location once, so that no circle of seeds is endless.
+                Ok(sqlx::query_scalar!(
+                    r#"WITH RECURSIVE place (id, created_ms, seed) AS (
+                           SELECT l.id, l.created_ms, l.seed_location FROM location l
+                           WHERE l.org_id = $1 AND l.id = ANY ($2)
+                           UNION
+                           SELECT l.id, l.created_ms, l.seed_location
+                           FROM place p JOIN location l ON l.org_id = $1 AND l.id = p.seed)
+                       SELECT w.pack AS "pack!" FROM place p
+                           JOIN workspace_pack w ON w.org_id = $1 AND w.location_id = p.id
+                       WHERE w.pack IS NOT NULL ORDER BY p.created_ms, p.id, w.token, w.ordinal"#,
+                    org.0,
+                    &locations,
+                )
+                .fetch_all(&mut *connection)
+                .await?)
+            })
+        })
+        .await
+    }
+
     /// The changes of a session's files after `after`, oldest first, without those that were reverted for good: all of
     /// them, or those of one message's turns (an answer's own, or those of all answers to a prompt). A page of at most
     /// `limit` changes and about 8 MiB. One round trip.

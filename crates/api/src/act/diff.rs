@@ -3,10 +3,10 @@
 //! The rows only count a file that several steps changed. If this gateway can read the blobs, it compares the trees
 //! before and after instead.
 
-use domain::{FileStatus, LocationId, LocationRef, MessageId, OrgId, SnapshotTree};
+use domain::{FileStatus, MessageId, SnapshotTree};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use snapshots::{ChangeStatus, FileChanges, PackRef, SnapshotLimits, TreeId};
+use snapshots::{ChangeStatus, FileChanges, SnapshotLimits, TreeId};
 use store::SessionRow;
 
 use crate::ApiState;
@@ -14,9 +14,6 @@ use crate::changes::{SessionChanges, changes};
 use crate::error::ApiError;
 use crate::text::id;
 use crate::view::{DiffView, FileView};
-
-/// The longest chain of Locations whose packs are read: a Location may begin with a copy of another's files.
-const MAX_SEEDS: usize = 16;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct DiffQuery {
@@ -35,10 +32,10 @@ pub(crate) async fn diff(
     let is_partial = changes.diff.is_partial();
     let Some(blobs) = state.blobs().filter(|_| is_partial) else { return Ok(changes.diff) };
     let Some((from, to)) = ends(&changes) else { return Ok(changes.diff) };
-    let packs = packs(state, row.at.org, &row.at.location).await?;
+    let packs = state.store().pack_names(row.at.org, vec![row.at.location.clone()]).await?;
     let org = row.at.org.to_string();
     let limits = SnapshotLimits::default();
-    match snapshots::diff(blobs, &org, &packs, &from, &to, &limits).await {
+    match snapshots::diff(blobs, &org, packs, &from, &to, &limits).await {
         Ok(whole) => Ok(only(&changes, whole)),
         Err(error) => {
             tracing::warn!(%error, session.id = %row.at.session, "a diff is made of its steps");
@@ -74,31 +71,4 @@ fn only(changes: &SessionChanges, whole: FileChanges) -> DiffView {
     });
     let more = if all { i64::try_from(whole.more).unwrap_or(i64::MAX) } else { 0 };
     DiffView { files: files.filter(ours).collect(), more }
-}
-
-/// Returns the packs of a Location, and those of the Locations whose files it began with.
-pub(crate) async fn packs(
-    state: &ApiState,
-    org: OrgId,
-    location: &LocationId,
-) -> Result<Vec<PackRef>, ApiError> {
-    let mut packs = Vec::new();
-    let mut next = Some(location.clone());
-    for _ in 0..MAX_SEEDS {
-        let Some(location) = next else { break };
-        let at = LocationRef { org, location: location.clone() };
-        let rows = state.store().workspace_packs(at).await?;
-        packs.extend(rows.into_iter().filter_map(|row| {
-            Some(PackRef {
-                token: row.token,
-                ordinal: row.ordinal,
-                tree: tree(&row.tree)?,
-                pack: row.pack,
-            })
-        }));
-        let seed = state.store().location(org, location.clone()).await?.seed;
-        // An imported session's Location begins with its own first snapshot.
-        next = seed.map(|seed| seed.location).filter(|from| *from != location);
-    }
-    Ok(packs)
 }

@@ -26,8 +26,6 @@ use crate::error::ApiError;
 const PAGE: i64 = 1_000;
 /// Bytes that are sent at once.
 const CHUNK: usize = 64 * 1024;
-/// The longest chain of Locations whose packs are read: a Location may begin with a copy of another's files.
-const MAX_SEEDS: usize = 16;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -187,13 +185,7 @@ async fn open_files(
     needs: &mut Needs,
 ) -> Result<(Option<ObjectWalk>, Option<SnapshotTree>), ApiError> {
     let org = row.at.org;
-    let mut names = Vec::new();
-    let mut newest = None;
-    for location in needs.left.iter().chain([&row.at.location]) {
-        let (packs, tree) = packs(state, org, location).await?;
-        names.extend(packs);
-        newest = tree;
-    }
+    let mut newest = newest_tree(state, row.at.location_ref()).await?;
     needs.trees.extend(newest.clone());
     if needs.trees.is_empty() {
         return Ok((None, None));
@@ -208,32 +200,20 @@ async fn open_files(
     }
     let trees: Result<Vec<_>, _> = needs.trees.iter().map(|tree| tree.as_str().parse()).collect();
     let trees = trees.map_err(ApiError::internal)?;
-    let walk = ObjectWalk::open(blobs, org.to_string(), names, trees).await;
+    let places = needs.left.iter().chain([&row.at.location]).cloned().collect();
+    let packs = state.store().pack_names(org, places).await?;
+    let walk = ObjectWalk::open(blobs, org.to_string(), packs, trees).await;
     Ok((Some(walk.map_err(ApiError::internal)?), newest))
 }
 
-/// Returns the packs of a Location after those of the Locations whose files it began with, and its newest tree.
-async fn packs(
-    state: &ApiState,
-    org: OrgId,
-    location: &LocationId,
-) -> Result<(Vec<String>, Option<SnapshotTree>), ApiError> {
-    let mut chain = Vec::new();
-    let mut newest = None;
-    let mut next = Some(location.clone());
-    for _ in 0..MAX_SEEDS {
-        let Some(location) = next else { break };
-        let at = LocationRef { org, location: location.clone() };
-        let rows = state.store().workspace_packs(at).await?;
-        if chain.is_empty() {
-            newest = rows.last().map(|row| row.tree.clone());
-        }
-        chain.push(rows.into_iter().filter_map(|row| row.pack).collect::<Vec<_>>());
-        let seed = state.store().location(org, location.clone()).await?.seed;
-        newest = newest.or_else(|| seed.as_ref().map(|seed| seed.tree.clone()));
-        next = seed.map(|seed| seed.location).filter(|from| *from != location);
+/// Returns a Location's newest tree, or the one that it begins with.
+async fn newest_tree(state: &ApiState, at: LocationRef) -> Result<Option<SnapshotTree>, ApiError> {
+    let newest = state.store().workspace_packs(at.clone()).await?.pop();
+    if let Some(newest) = newest {
+        return Ok(Some(newest.tree));
     }
-    Ok((chain.into_iter().rev().flatten().collect(), newest))
+    let seed = state.store().location(at.org, at.location).await?.seed;
+    Ok(seed.map(|seed| seed.tree))
 }
 
 /// Counts and hashes lines on their way out.

@@ -27,6 +27,9 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) async fn new(world: &World, session: &str) -> Result<Self> {
         let (root, cache) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let location = at(world, session).await?.location;
+        let seed = world.store.location(world.org, location).await?.seed;
+        let from = seed.map(|seed| seed.location).into_iter().collect();
         let options = ShadowOptions {
             root: root.path().to_owned(),
             cache: cache.path().to_owned(),
@@ -35,7 +38,7 @@ impl Files {
             token: FencingToken(1),
             lock: None,
             packs: Vec::new(),
-            seed: Vec::new(),
+            seed: world.store.pack_names(world.org, from).await?,
             git: false,
             hidden: snapshots::HiddenPaths::default(),
             limits: SnapshotLimits::default(),

@@ -248,6 +248,36 @@ async fn a_session_comes_with_log_files_and_requests() -> Result<()> {
     Ok(())
 }
 
+// Finding core-3 H4: from the 16th fork on the stream of an export broke at its first byte.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_of_many_forks_is_exported_whole() -> Result<()> {
+    const FORKS: usize = 40;
+    let (here, there) = (World::new().await?, World::new().await?);
+    let (from, to) = (here.gateway(), there.gateway());
+    let (_, mut last) = session(&here, &from).await?;
+    let mut expected = Vec::new();
+    for n in 0..FORKS {
+        let files = Files::new(&here, &last).await?;
+        for (name, text) in &expected {
+            files.write(name, text)?;
+        }
+        let (name, text) = (format!("{n:02}"), format!("file {n}\n"));
+        let message = format!("msg_{n}");
+        work(&here, &from, &files, &last, &message, &[(&name, &text)]).await?;
+        expected.push((name, text));
+        let fork = format!("ses_fork{n}");
+        let body = Some(json!({ "id": fork, "files": "copy" }));
+        ok(&from, "POST", &format!("/platform/session/{last}/fork"), &here.key, body).await;
+        last = fork;
+    }
+    let export = exported(&from, &here.key, &last).await?;
+    let (status, answer) = imports(&to, &there.key, "", export).await;
+    ensure!(status == StatusCode::OK, "{answer}");
+    assert_eq!(restored(&there, &last).await?, expected);
+    assert_eq!(get(&there, &to, "/platform/check?settled=true&blobs=true").await, json!([]));
+    Ok(())
+}
+
 /// Returns the files with which a worker fills the session's workspace.
 async fn restored(world: &World, session: &str) -> Result<Vec<(String, String)>> {
     let at = at(world, session).await?.location_ref();

@@ -17,9 +17,6 @@ use tracing::warn;
 
 use super::capture::{Capture, Looked, Recorded};
 
-/// The most Locations in a chain of copies.
-const MAX_SEEDS: usize = 32;
-
 /// The most captures in a row that nobody waited for, after which a drain that ends continues one.
 const LATE_TRIES: u32 = 4;
 
@@ -422,19 +419,15 @@ impl Files {
         let store = &options.store;
         let packs = refs(store.workspace_packs(options.at.clone()).await?)?;
         self.held.state().newest = packs.last().map(Recorded::of);
-        let mut from = store.location(options.at.org, options.at.location.clone()).await?.seed;
+        let from = store.location(options.at.org, options.at.location.clone()).await?.seed;
         let began = from.as_ref().map(|seed| tree_id(&seed.tree)).transpose()?;
-        let mut seed = Vec::new();
-        // The trees may name packs of the seed's own seed.
-        for _ in 0..MAX_SEEDS {
-            // An imported session's Location begins with its own first snapshot.
-            let Some(next) = from.filter(|next| next.location != options.at.location) else {
-                break;
-            };
-            let at = LocationRef { org: options.at.org, location: next.location };
-            seed.extend(refs(store.workspace_packs(at.clone()).await?)?);
-            from = store.location(at.org, at.location).await?.seed;
-        }
+        // An imported session's Location begins with its own first snapshot.
+        let other = from.filter(|seed| seed.location != options.at.location);
+        // The trees may name packs of the seed's own seed, and so on.
+        let seed = match other {
+            Some(seed) => store.pack_names(options.at.org, vec![seed.location]).await?,
+            None => Vec::new(),
+        };
         let FilesOptions {
             at, token, root, lock, git, hidden, cache, blobs, clock, settings, ..
         } = options;

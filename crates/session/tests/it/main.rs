@@ -15,6 +15,7 @@ mod commits;
 mod compaction;
 mod compaction_failures;
 mod context;
+mod copies;
 mod corpus;
 mod credentials;
 mod crowd;

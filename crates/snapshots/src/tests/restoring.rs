@@ -10,8 +10,7 @@ use sandbox::{LocationLock, lock};
 
 use super::world::{Thing, World, folder};
 use crate::{
-    ChangeStatus, PackRef, ShadowOptions, SnapshotError, SnapshotLimits, Touched, TreeId, Unsaved,
-    diff,
+    ChangeStatus, ShadowOptions, SnapshotError, SnapshotLimits, Touched, TreeId, Unsaved, diff,
 };
 
 #[tokio::test]
@@ -259,7 +258,8 @@ async fn a_fork_has_the_files_and_packs_only_what_is_new() {
         cache: other.path().join("cache"),
         at: LocationRef { location: "loc_2".parse().unwrap(), ..world.options.at.clone() },
         token,
-        seed: std::mem::take(&mut world.options.packs),
+        seed: world.pack_names(),
+        packs: Vec::new(),
         ..world.options.clone()
     };
     fs::create_dir(world.root()).unwrap();
@@ -274,6 +274,44 @@ async fn a_fork_has_the_files_and_packs_only_what_is_new() {
     assert_eq!(world.elsewhere(&second.tree).await, world.files());
     world.reopen().await;
     assert_eq!(world.shadow.tree().await, Some(second.tree));
+}
+
+// Finding core-3 H4: a chain of Locations was cut at the 32nd, and the last one could not be opened.
+#[tokio::test]
+async fn copies_of_copies_are_opened_by_few_indexes() {
+    let mut world = World::new().await;
+    let mut chain: Vec<String> = Vec::new();
+    let mut folders = Vec::new();
+    for n in 0..40 {
+        let before = world.shadow.tree().await;
+        let expected = world.files();
+        let other = folder();
+        chain.extend(world.pack_names());
+        world.options = ShadowOptions {
+            root: other.path().join("root"),
+            cache: other.path().join("cache"),
+            at: LocationRef {
+                location: format!("loc_{n}").parse().unwrap(),
+                ..world.options.at.clone()
+            },
+            seed: chain.clone(),
+            packs: Vec::new(),
+            ..world.options.clone()
+        };
+        fs::create_dir(world.root()).unwrap();
+        world.reopen().await;
+        let read = chain.len() - world.shadow.unread().await;
+        assert!(read <= 10, "{read} of {} indexes are read", chain.len());
+        if let Some(before) = before {
+            world.shadow.restore(&before, None, Unsaved::Overwrite).await.unwrap();
+        }
+        assert_eq!(world.files(), expected);
+        world.file(&format!("{n}"), format!("file {n}\n").repeat(50));
+        let captured = world.all().await;
+        assert_eq!(world.elsewhere(&captured.tree).await, world.files());
+        folders.push(other);
+    }
+    assert_eq!(world.files().len(), 40);
 }
 
 #[tokio::test]
@@ -296,8 +334,8 @@ async fn a_diff_is_read_from_blobs_and_bounded() {
     world.file("unlisted", "");
     let second = world.all().await;
     let org = world.options.at.org.to_string();
-    let (blobs, packs) = (&world.options.blobs, &world.options.packs);
-    let found = diff(blobs, &org, packs, &first.tree, &second.tree, &limits).await.unwrap();
+    let (blobs, packs) = (&world.options.blobs, world.pack_names());
+    let found = diff(blobs, &org, packs.clone(), &first.tree, &second.tree, &limits).await.unwrap();
     assert_eq!(found, second.changes);
     assert_eq!(found, world.shadow.diff(&first.tree, &second.tree, None).await.unwrap());
     let seen: Vec<_> = found
@@ -318,7 +356,7 @@ async fn a_diff_is_read_from_blobs_and_bounded() {
     );
     assert_eq!(found.more, 1);
 
-    let lost = &packs[..1];
+    let lost = packs[..1].to_vec();
     let failed = diff(blobs, &org, lost, &first.tree, &second.tree, &limits).await;
     assert!(matches!(failed, Err(SnapshotError::MissingObject(_))), "{failed:?}");
     let unknown: TreeId = "0".repeat(64).parse().unwrap();
@@ -348,9 +386,9 @@ async fn a_damaged_pack_is_seen_before_a_file_is_touched() {
     assert!(matches!(failed, Err(SnapshotError::Damaged { .. })), "{failed:?}");
     assert!(world.files().is_empty());
     fs::write(&path, &good[..good.len() - 1]).unwrap();
-    let packs: Vec<PackRef> = world.options.packs.clone();
+    let packs = world.pack_names();
     let (blobs, org) = (&world.options.blobs, world.options.at.org.to_string());
     let limits = SnapshotLimits::default();
-    let failed = diff(blobs, &org, &packs, &first.tree, &first.tree, &limits).await;
+    let failed = diff(blobs, &org, packs, &first.tree, &first.tree, &limits).await;
     assert!(matches!(failed, Err(SnapshotError::Damaged { .. })), "{failed:?}");
 }

@@ -146,6 +146,11 @@ impl World {
         self.shadow.committed(captured).await;
     }
 
+    /// Returns the committed packs, oldest first.
+    pub(super) fn pack_names(&self) -> Vec<String> {
+        self.options.packs.iter().filter_map(|row| row.pack.clone()).collect()
+    }
+
     /// Simulates a restarted worker: only rows, blobs and the stat index remain.
     pub(super) async fn reopen(&mut self) {
         self.shadow = Shadow::open(self.options.clone()).await.unwrap();

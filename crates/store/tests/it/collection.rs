@@ -48,7 +48,7 @@ impl TestList {
             ordinal: 1,
             body_hash: "cd".repeat(32),
             wire_version: 1,
-            epoch: 1,
+            epoch: 0,
             through: Seq(1),
             components: ComponentList::Stored(self.hash.clone()),
             pricing: None,
@@ -436,6 +436,44 @@ async fn a_location_is_not_used_by_its_own_seed() {
     delete(&world, &session).await;
     assert_eq!(collect_unused(&world).await, 1);
     assert!(!exists(&world, &own).await);
+}
+
+// Finding core-3 H4: a chain of Locations that began with each other's files was followed 32 times, and no further.
+#[tokio::test]
+async fn a_long_chain_of_seeds_names_and_keeps_its_packs() {
+    let world = World::new().await;
+    world.fence(1).await;
+    let session = world.session().await;
+    let prompt = world.admit(&session, "hello").await;
+    let events = [promoted(&prompt), snapshotted(1, 'b', Some('a'), None)];
+    world.drain(&session, 1, &events, DrainEnd::HandOver).await;
+    delete(&world, &session).await;
+    let mut last = world.location.clone();
+    for _ in 0..200 {
+        let next = world.another_location().await;
+        let seed = Seed { location: last, tree: tree('b') };
+        world.store.seed_location(at(&world, &next), seed).await.expect("seeded");
+        last = next;
+    }
+    world.session_at(&last).await;
+    let names = async |org, of: &domain::LocationId| {
+        world.store.pack_names(org, vec![of.clone()]).await.expect("names")
+    };
+    assert_eq!(names(world.org, &last).await, ["o/x/snapshot/1-1"]);
+    assert_eq!(names(domain::OrgId::random(), &last).await, [""; 0]);
+    assert_eq!(collect_unused(&world).await, 0, "each is used by the one that began with it");
+    let blobs = vec!["o/x/snapshot/1-1".to_owned()];
+    let unnamed =
+        world.store.note_unnamed_blobs(world.org, BlobUse::Snapshot, blobs, Duration::ZERO).await;
+    assert_eq!(unnamed.expect("an answer"), [""; 0]);
+    // No service writes a circle, and none is followed for ever.
+    sqlx::query("UPDATE location SET seed_location = $1, seed_tree = '' WHERE id = $2")
+        .bind(last.as_str())
+        .bind(world.location.as_str())
+        .execute(&world.root)
+        .await
+        .expect("a circle");
+    assert_eq!(names(world.org, &last).await, ["o/x/snapshot/1-1"]);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use llm_client::{Client, Endpoint};
 use sandbox::{Environment, ProcessSandbox};
 use session::{ConfiguredModels, DrainSettings, ProviderHub, StoredComponents};
 use signals::InProcess;
-use snapshots::{Captured, PackRef, Shadow, ShadowOptions, SnapshotLimits, Touched};
+use snapshots::{Captured, Shadow, ShadowOptions, SnapshotLimits, Touched};
 use store::{Append, Hold, NewPrompt, NewSession, Seed, Started, Store, StoreOptions, Written};
 use tempfile::TempDir;
 use testkit::TestDatabase;
@@ -191,11 +191,7 @@ impl World {
         let row = store.location(session.org, session.location.clone()).await?;
         let (mut seed, mut limits) = (Vec::new(), SnapshotLimits::default());
         if let Some(Seed { location, .. }) = row.seed {
-            for pack in store.workspace_packs(LocationRef { org: session.org, location }).await? {
-                let (token, ordinal, tree) =
-                    (pack.token, pack.ordinal, pack.tree.as_str().parse()?);
-                seed.push(PackRef { token, ordinal, tree, pack: pack.pack });
-            }
+            seed = store.pack_names(session.org, vec![location]).await?;
         }
         if store.origin(session.location_ref()).await?.is_some() {
             limits = of_repositories(session::SnapshotSettings::default()).limits;

@@ -14,7 +14,7 @@ use store::{OriginRow, SessionFilter, SessionRow, SessionsOf};
 
 use super::place::Named;
 use crate::ApiState;
-use crate::act::{DiffQuery, diff, packs};
+use crate::act::{DiffQuery, diff};
 use crate::error::ApiError;
 use crate::surface::extract::{CanRead, Params};
 use crate::view::FileView;
@@ -87,9 +87,9 @@ async fn head(state: &ApiState, row: &SessionRow) -> Result<Option<String>, ApiE
     let Some(tree) = newest.and_then(|newest| newest.tree.as_str().parse::<TreeId>().ok()) else {
         return Ok(None);
     };
-    let packs = packs(state, org, &row.at.location).await?;
+    let packs = state.store().pack_names(org, vec![row.at.location.clone()]).await?;
     let path = Path::new(".git/HEAD");
-    let read = snapshots::file_at(blobs, &org.to_string(), &packs, &tree, path, HEAD_BYTES).await;
+    let read = snapshots::file_at(blobs, &org.to_string(), packs, &tree, path, HEAD_BYTES).await;
     let bytes = read.map_err(ApiError::internal)?;
     let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
     Ok(text.map(|text| text.strip_prefix("ref: ").map_or(text.clone(), str::to_owned)))
