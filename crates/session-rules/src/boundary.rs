@@ -13,7 +13,7 @@ use crate::controls::MovePlan;
 use crate::draft::{Draft, Verdict};
 use crate::files::tell_lost;
 use crate::inbox::{Batch, Head, head, waits};
-use crate::observed::Observation;
+use crate::observed::{Observation, next_epoch};
 use crate::recover::Recovery;
 use crate::revert::{FilesPlan, commit_revert};
 use crate::rules::Rules;
@@ -136,9 +136,10 @@ impl Rules<'_> {
         let fresh = draft.history().epoch().is_none();
         if fresh {
             let skills = agent.as_ref().map_or(Permitted::NOTHING, |agent| &agent.skills);
-            match observed.initialize(draft.history(), skills) {
-                Ok(first) => draft.push(EpochStarted {
-                    epoch: draft.history().last_epoch() + 1,
+            let first = observed.initialize(draft.history(), skills);
+            match first.and_then(|first| Ok((first, next_epoch(draft.history())?))) {
+                Ok((first, epoch)) => draft.push(EpochStarted {
+                    epoch,
                     baseline: first.baseline,
                     snapshot: first.snapshot.text(),
                     reason: Some(match draft.history().last_epoch() {

@@ -26,7 +26,7 @@ use crate::draft::{Draft, Verdict};
 use crate::estimate;
 use crate::limits::Limits;
 use crate::models::ResolvedModel;
-use crate::observed::Observation;
+use crate::observed::{Observation, next_epoch};
 use crate::revert::commit_revert;
 use crate::rules::Rules;
 use crate::said::Said;
@@ -374,11 +374,13 @@ impl Rules<'_> {
             error,
         });
         let fresh = match refused {
-            None => observed.replace(draft.history(), self.skills(draft.history())),
+            None => observed
+                .replace(draft.history(), self.skills(draft.history()))
+                .and_then(|first| Ok((first, next_epoch(draft.history())?))),
             Some(error) => Err(error),
         };
         let next = match fresh {
-            Ok(first) => {
+            Ok((first, epoch)) => {
                 let sampled = self.sample(draft.history());
                 let limits = sampled
                     .as_ref()
@@ -390,7 +392,6 @@ impl Rules<'_> {
                 if mutated!(SummaryWithoutEpoch) {
                     return self.cross(draft, true, observed).map(Compacted::Crossed);
                 }
-                let epoch = draft.history().last_epoch() + 1;
                 let snapshot = first.snapshot.text();
                 draft.push(EpochStarted {
                     epoch,

@@ -137,15 +137,32 @@ impl Observation {
                 };
                 draft.push(ContextUpdated { message, rendered, snapshot });
             }
-            Reconciled::ReplacementReady(fresh) => draft.push(EpochStarted {
-                epoch: draft.history().last_epoch() + 1,
-                baseline: fresh.baseline,
-                snapshot: fresh.snapshot.text(),
-                reason: Some(EpochReason::Replaced),
-            }),
+            Reconciled::ReplacementReady(fresh) => {
+                let epoch = next_epoch(draft.history())?;
+                draft.push(EpochStarted {
+                    epoch,
+                    baseline: fresh.baseline,
+                    snapshot: fresh.snapshot.text(),
+                    reason: Some(EpochReason::Replaced),
+                });
+            }
         }
         Ok(())
     }
+}
+
+/// Returns the number of the next epoch.
+///
+/// # Errors
+/// `context.unavailable` when the log has the highest possible number, which came with an import of an older build.
+pub(crate) fn next_epoch(history: &History) -> Result<i32, SessionError> {
+    history.next_epoch().ok_or_else(|| SessionError {
+        code: ErrorCode::ContextUnavailable.into(),
+        message: format!(
+            "the session's log has {} as the number of a context epoch, and none comes after it: start a new session",
+            history.last_epoch()
+        ),
+    })
 }
 
 /// Returns the snapshot that the model last received. `None` without an epoch, or if another release wrote one that

@@ -27,6 +27,7 @@ fact AS MATERIALIZED (
         e.payload::json->>'ask' AS ask,
         e.payload::json->>'class' AS class,
         e.payload::json#>>'{error,code}' AS code,
+        (e.payload::json->>'epoch')::bigint AS epoch,
         -- Whether it wakes the session.
         e.kind = 'wake.requested' OR coalesce((e.payload::json->>'wake')::boolean, false) AS wake,
         -- Compactions and titles begin and end as turns do; a title runs beside the others.
@@ -187,6 +188,20 @@ UNION ALL
 SELECT 'I7', session_id, 'compaction ' || turn || ' was completed without a new epoch'
 FROM step WHERE kind = 'compaction.ended' AND word = 'completed'
     AND (next_kind IS DISTINCT FROM 'epoch.started' OR next_claim IS DISTINCT FROM claim)
+UNION ALL
+-- Epochs are numbered 1, 2, 3, …; the copies in a Fork leave out those that were reverted.
+SELECT 'I7', session_id, 'epoch ' || epoch || ' began at seq ' || seq || ' after epoch ' || latest
+FROM (SELECT session_id, seq, copied, epoch, coalesce(max(epoch) OVER (PARTITION BY session_id ORDER BY seq
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS latest
+    FROM fact WHERE kind = 'epoch.started') AS begun
+WHERE CASE WHEN copied THEN epoch <= latest ELSE epoch <> latest + 1 END
+UNION ALL
+-- What names an epoch comes after its beginning. Without any, as in an import of messages alone, it is 0.
+SELECT 'I7', f.session_id, f.kind || ' at seq ' || f.seq || ' names epoch ' || f.epoch || ', which had not begun'
+FROM fact f LEFT JOIN (SELECT session_id, epoch, min(seq) AS seq FROM fact WHERE kind = 'epoch.started'
+    GROUP BY session_id, epoch) AS begun ON begun.session_id = f.session_id AND begun.epoch = f.epoch
+WHERE f.kind IN ('turn.started', 'compaction.started', 'attempt.started') AND f.epoch <> 0
+    AND (begun.seq IS NULL OR begun.seq > f.seq)
 UNION ALL
 -- A Move ends the epoch: nothing is promoted or asked for at the new Location before the next one.
 SELECT 'I7', session_id, kind || ' at seq ' || seq || ' without an epoch since the move at seq ' || moved_seq

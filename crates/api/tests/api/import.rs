@@ -354,6 +354,65 @@ async fn a_damaged_export_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
+/// Numbers the events of an export anew, after one was added or removed.
+fn renumbered(mut lines: Vec<Value>) -> Vec<u8> {
+    let mut seq = 0;
+    for line in lines.iter_mut().filter(|line| line["type"] == "event") {
+        seq += 1;
+        line["seq"] = json!(seq);
+    }
+    lines[0]["events"] = json!(seq);
+    forged(&lines)
+}
+
+// Finding core-3 M6: times, steps and epochs were taken as they came.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_has_only_facts_that_a_service_writes() -> Result<()> {
+    let (here, there) = (World::new().await?, World::new().await?);
+    let (from, to) = (here.gateway(), there.gateway());
+    let session = travelled(&here, &from).await?;
+    let lines = lines_of(&exported(&from, &here.key, &session).await?);
+    let invalid = StatusCode::BAD_REQUEST;
+    let index = |event: &str| {
+        let found = lines.iter().position(|line| line["event"] == event);
+        found.unwrap_or_else(|| panic!("no {event}"))
+    };
+    let with = |event: &str, field: &str, value: i64| {
+        let mut lines = lines.clone();
+        let line = &mut lines[index(event)];
+        let place = if field == "time" { line } else { &mut line["data"] };
+        place[field] = json!(value);
+        forged(&lines)
+    };
+    let now = domain::Clock::now_ms(&SystemClock::new());
+    for time in [-1, 946_684_799_999, now + 25 * 3_600_000, 1 << 62, -(1 << 62)] {
+        for event in ["session.created", "turn.settled"] {
+            refused(&there, &to, with(event, "time", time), invalid, "24 hours").await;
+        }
+        refused(&there, &to, with("tool.settled", "ended", time), invalid, "`ended` is").await;
+    }
+    for (event, field, values) in [
+        ("turn.started", "step", [0, i64::from(i32::MIN), i64::from(i32::MAX)]),
+        ("turn.started", "epoch", [-5, i64::from(i32::MIN), i64::from(i32::MAX)]),
+        ("epoch.started", "epoch", [0, -1, i64::from(i32::MAX)]),
+        ("attempt.started", "ordinal", [0, -1, i64::from(i32::MAX)]),
+        ("attempt.started", "epoch", [-1, i64::from(i32::MIN), i64::from(i32::MAX)]),
+    ] {
+        for value in values {
+            let words = format!("`{field}` is {value}");
+            refused(&there, &to, with(event, field, value), invalid, &words).await;
+        }
+    }
+    refused(&there, &to, with("epoch.started", "epoch", 7), invalid, "epoch 7 began").await;
+    refused(&there, &to, with("turn.started", "epoch", 2), invalid, "had not begun").await;
+    let mut none = lines.clone();
+    none.retain(|line| line["event"] != "epoch.started");
+    refused(&there, &to, renumbered(none), invalid, "had not begun").await;
+    let (status, answer) = imports(&to, &there.key, "", forged(&lines)).await;
+    ensure!(status == StatusCode::OK, "{answer}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forged_export_is_refused_with_its_reason() -> Result<()> {
     let (here, there) = (World::new().await?, World::new().await?);

@@ -9,6 +9,7 @@ use schemars::{Schema, SchemaGenerator};
 use crate::{Claim, EventId, Seq, TimestampMs};
 
 mod ask;
+mod bounds;
 mod call;
 mod compaction;
 mod context;

@@ -130,6 +130,12 @@ impl History {
         self.state.last_epoch
     }
 
+    /// Returns the number of the next epoch. `None` if there is none, which no log has that a service wrote.
+    #[must_use]
+    pub fn next_epoch(&self) -> Option<i32> {
+        self.state.last_epoch.checked_add(1)
+    }
+
     /// Returns settled calls whose effects on files are in no committed Capture yet, the oldest first. Only the
     /// newest are kept.
     #[must_use]

@@ -207,7 +207,7 @@ fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
         ),
         (
             "a drain of what an interrupt had parked",
-            &["I6"],
+            &["I6", "I7"],
             "UPDATE session_event SET kind = 'interrupt.requested', payload = '{\"target\":{\"type\":\"parked\"}}'
              WHERE incarnation = NUMBER AND seq = (SELECT min(seq) FROM session_event
                  WHERE incarnation = NUMBER AND kind = 'epoch.started')"
@@ -357,6 +357,22 @@ fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
                 "UPDATE session_event SET kind = 'retry.scheduled' WHERE incarnation = NUMBER AND seq = {} + 1",
                 last_of("compaction.ended")
             ),
+        ),
+        // Finding core-3 M6: epochs had any numbers.
+        (
+            "an epoch with the number of another one",
+            &["I7"],
+            set_payload("epoch.started", "\"epoch\":2", "\"epoch\":1"),
+        ),
+        (
+            "an epoch after the highest number",
+            &["I7"],
+            set_payload("epoch.started", "\"epoch\":2", "\"epoch\":2147483647"),
+        ),
+        (
+            "a turn in an epoch that has not begun",
+            &["I7"],
+            set_payload("turn.started", "\"epoch\":0", "\"epoch\":9"),
         ),
         (
             "a move after which the old epoch goes on",

@@ -82,7 +82,7 @@ impl TestTurn {
             parent: self.parent.clone(),
             agent: "build".into(),
             model: model(),
-            epoch: 1,
+            epoch: 0,
             step: 1,
             notice: None,
         };
@@ -97,7 +97,7 @@ impl TestTurn {
             ordinal,
             body_hash: "cd".repeat(32),
             wire_version: 1,
-            epoch: 1,
+            epoch: 0,
             through: Seq(1),
             components: ComponentList::Inline(components),
             pricing: None,

@@ -15,8 +15,10 @@ use crate::error::ApiError;
 /// The most events, and about the most bytes, of a page.
 const PAGE: usize = 1_000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// Ids from further in the future do not move a session's own on.
+/// Nothing was written further in the future, and ids from there do not move a session's own on.
 const FUTURE_MS: TimestampMs = 24 * 60 * 60 * 1_000;
+/// The beginning of the year 2000: no session is older.
+const EARLIEST_MS: TimestampMs = 946_684_800_000;
 
 /// The events of a log, in order. The file goes with this value.
 pub(super) struct Spool {
@@ -46,8 +48,27 @@ impl Spool {
         Ok(Self { file, now, events: 0, bytes: 0, last_id: Stamp::at(now) })
     }
 
+    /// Keeps the next event.
+    ///
+    /// # Errors
+    /// 400 when it has a number or a time that no service writes; 413 beyond the bounds of a log.
     pub(super) async fn add(&mut self, event: &ImportedEvent) -> Result<(), ApiError> {
         self.events += 1;
+        let times = EARLIEST_MS..=self.now + FUTURE_MS;
+        if !times.contains(&event.time) {
+            return Err(ApiError::Invalid(format!(
+                "event {} has the time {}: an event is of the year 2000 or later, and of at most 24 hours from now; \
+                 correct the clock of the service that exported it",
+                self.events, event.time
+            )));
+        }
+        if let Some(found) = event.event.out_of_bounds(&times) {
+            return Err(ApiError::Invalid(format!(
+                "event {} (`{}`): {found}",
+                self.events,
+                event.event.kind()
+            )));
+        }
         if let Some(stamp) = event.id.stamp(self.now)
             && stamp.millis() < self.now + FUTURE_MS
         {
