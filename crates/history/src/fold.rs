@@ -9,6 +9,8 @@ use domain::{
 };
 use llm_protocol::{CachePolicy, LlmRequest, Message, Part, SystemPart};
 
+use crate::accepted::AcceptedSize;
+use crate::failed_summaries::FailedSummaries;
 use crate::files::{Capture, Files};
 use crate::open_turn::OpenTurn;
 use crate::revert::{Reverting, Savepoint};
@@ -72,6 +74,8 @@ struct State {
     entries: Arc<BTreeMap<String, String>>,
     read_paths: Arc<BTreeSet<String>>,
     squeeze: Squeeze,
+    failed_summaries: FailedSummaries,
+    accepted: AcceptedSize,
     failures: u32,
     last_usage: Option<(TurnUsage, usize)>,
     files: Files,
@@ -323,7 +327,8 @@ impl History {
             }
             SessionEvent::TurnStarted(started) => {
                 state.steps = started.step;
-                state.squeeze.completed = 0;
+                state.squeeze.turn_began();
+                state.accepted.turn_began(&started.model);
                 if started.notice.is_some() {
                     let ModelRef { provider, model, .. } = started.model.clone();
                     Arc::make_mut(&mut state.noticed).insert((provider, model));
@@ -423,6 +428,7 @@ impl History {
                 let Some(compaction) = state.compacting.take() else { return };
                 let started = &compaction.side.started;
                 state.squeeze.ended(started, ended.outcome);
+                state.failed_summaries.ended(started, ended);
                 if ended.outcome == SideOutcome::Completed {
                     let at = |place: &Seq| self.conversation.at(*place);
                     state.view.checkpoint = ended.checkpoint.as_deref().map(Arc::from);
@@ -489,6 +495,7 @@ impl History {
         state.last_prompt.clone_from(&to.last_prompt);
         state.first_prompt.clone_from(&to.first_prompt);
         state.squeeze = Squeeze::default();
+        state.failed_summaries = FailedSummaries::default();
         Arc::make_mut(&mut state.dead).push((to.seq, seq));
     }
 
@@ -508,6 +515,7 @@ impl History {
                 state.squeeze.overflows = 0;
                 state.squeeze.refused = None;
                 if let Some(used) = replied {
+                    state.accepted.completed(used);
                     state.last_usage = Some((used, self.conversation.messages.len()));
                 }
             }

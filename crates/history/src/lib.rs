@@ -10,7 +10,9 @@
 //! can be rebuilt from rows (`opencode-cloud explain`). A drain and explain use the same fold.
 //! Absent on purpose: I/O, clocks, projections.
 
+mod accepted;
 mod components;
+mod failed_summaries;
 mod files;
 mod fold;
 mod open_turn;
@@ -23,12 +25,13 @@ mod view;
 mod weight;
 
 pub use components::{Components, ModelEntry, TOOLS, hash_hex};
+pub use failed_summaries::FailedSummaries;
 pub use files::Unsaved;
 pub use fold::{EpochState, History, Mark, PendingControl, PendingInput};
 pub use open_turn::{AskState, CallState, OpenTurn, Standing};
 pub use rebuild::{RebuildError, rebuild_body};
 pub use revert::{Reverting, Savepoint};
 pub use side::{OpenCompaction, OpenTitle, Side};
-pub use squeeze::Squeeze;
+pub use squeeze::{FEW_TURNS, Squeeze};
 pub use transcript::transcript;
 pub use view::{Conversation, View};

@@ -14,9 +14,21 @@ pub struct Squeeze {
     pub refused: Option<u64>,
     /// Whether an automatic Compaction has failed, and none has completed since.
     pub has_failed: bool,
+    /// The number of turns that began since the newest Compaction, or since the prompt.
+    pub turns: u32,
+    /// The number of Compactions in a row that came by themselves after fewer than [`FEW_TURNS`] turns each.
+    pub circles: u32,
 }
 
+/// Fewer turns than this between two Compactions get nowhere.
+pub const FEW_TURNS: u32 = 3;
+
 impl Squeeze {
+    pub(crate) fn turn_began(&mut self) {
+        self.completed = 0;
+        self.turns = self.turns.saturating_add(1);
+    }
+
     pub(crate) fn started(&mut self, started: &CompactionStarted) {
         if let Some(refused) = started.scope.refused {
             self.refused = Some(self.refused.map_or(refused, |known| known.min(refused)));
@@ -34,6 +46,11 @@ impl Squeeze {
                 self.completed += 1;
                 self.is_piece = started.scope.is_piece;
                 self.has_failed = false;
+                // The pieces of one conversation are one Compaction.
+                if self.turns > 0 && started.reason != CompactionReason::Manual {
+                    self.circles = if self.turns < FEW_TURNS { self.circles + 1 } else { 0 };
+                }
+                self.turns = 0;
             }
             SideOutcome::Failed => self.has_failed |= started.reason == CompactionReason::Auto,
             SideOutcome::Cancelled | SideOutcome::Lost => {}

@@ -7,7 +7,7 @@ use domain::{
     AttemptId, AttemptStarted, ComponentList, DrainEnd, DrainOutcome, ErrorCode, MessageId,
     NoticeKind, NoticeRecorded, Permitted, Pricing, SessionError, TurnId, TurnStarted,
 };
-use history::{Components, History, hash_hex};
+use history::{Components, FEW_TURNS, History, hash_hex};
 use llm_protocol::ToolChoice;
 use serde_json::{Map, Value};
 
@@ -16,7 +16,7 @@ use crate::boundary::{Next, TurnPlan, end};
 use crate::compact::Wanted;
 use crate::draft::{Draft, Verdict};
 use crate::estimate;
-use crate::limits::Limits;
+use crate::limits::{BODY_TOKENS, Limits, MAX_BODY_BYTES};
 use crate::models::ResolvedModel;
 use crate::observed::Observation;
 use crate::rules::Rules;
@@ -27,6 +27,9 @@ tools. Say what was done, what is left, and what you recommend to do next.</noti
 
 /// The most Compactions between two turns: the pieces of a conversation that is many times too large.
 const MAX_COMPACTIONS: u32 = 32;
+
+/// The most Compactions in a row, for one prompt, that come after fewer than [`FEW_TURNS`](history::FEW_TURNS) turns each.
+pub(crate) const MAX_CIRCLES: u32 = 3;
 
 /// The agent and the model that a turn or a Compaction begins with.
 pub(crate) struct Sampled<'a> {
@@ -39,6 +42,8 @@ enum Room {
     Enough,
     /// Too little, but a Compaction makes enough.
     AfterCompaction,
+    /// Too little, and no summary can be made: the oldest exchanges leave the view.
+    WithoutTheOldest,
     /// Too little, and nothing helps.
     No(SessionError),
 }
@@ -52,6 +57,10 @@ impl Rules<'_> {
                 Room::AfterCompaction => {
                     return begin_compaction(self.start_compaction(draft, Wanted::auto(), sampled));
                 }
+                Room::WithoutTheOldest => match self.leave_out(draft, None, observed) {
+                    Ok(()) => return self.go_on(draft, observed),
+                    Err(error) => Err(error),
+                },
                 Room::Enough => self.begin_turn(draft, sampled),
                 Room::No(error) => Err(error),
             },
@@ -70,9 +79,7 @@ impl Rules<'_> {
         let settings = &self.settings.compaction;
         let Sampled { agent, model } = sampled;
         let squeeze = history.squeeze();
-        let Some(limits) = Limits::of(settings, &model.entry, squeeze.refused) else {
-            return Room::Enough;
-        };
+        let limits = self.limits(history, model, None);
         if !settings.auto && squeeze.completed == 0 {
             return Room::Enough;
         }
@@ -81,7 +88,7 @@ impl Rules<'_> {
             return Room::Enough;
         }
         let fits = size <= limits.hard || mutated!(TooLargeSent);
-        let tail = self.tail(history, Some(limits), true);
+        let tail = self.tail(history, limits, true);
         // The part that no Compaction removes. It can make a checkpoint smaller.
         let checkpoint = history.view().checkpoint().map_or(0, estimate::text);
         let least = (self.fixed(history, agent) + tail.asked).saturating_sub(checkpoint);
@@ -93,12 +100,18 @@ impl Rules<'_> {
             && least <= limits.hard
             && (is_worth_it || !fits);
         let helps = helps || (squeeze.completed > 0 && mutated!(CompactedAgainAtOnce));
+        let rests = settings.cuts && history.failed_summaries().rest(size);
         match (helps, fits) {
             (false, true) => Room::Enough,
             // The count leaves no room for any request, so it cannot be right: the provider decides.
             (false, false) if self.estimated(history, agent) <= limits.hard => Room::Enough,
             (false, false) => Room::No(too_large(size, limits.hard)),
+            (true, true) if rests => Room::Enough,
+            (true, _) if squeeze.circles >= MAX_CIRCLES && !mutated!(CirclesGoOn) => {
+                Room::No(in_circles(limits))
+            }
             (true, _) => match observed.replace(history, &agent.skills) {
+                Ok(_) if rests => Room::WithoutTheOldest,
                 Ok(_) => Room::AfterCompaction,
                 Err(_) if fits => Room::Enough,
                 Err(error) => Room::No(error),
@@ -109,9 +122,17 @@ impl Rules<'_> {
     /// Returns whether the next request fits, even if a Compaction would be better.
     pub(crate) fn fits(&self, history: &History) -> bool {
         let Ok(sampled) = self.sample(history) else { return false };
-        let settings = &self.settings.compaction;
-        let limits = Limits::of(settings, &sampled.model.entry, history.squeeze().refused);
-        limits.is_none_or(|limits| self.size(history, sampled.agent) <= limits.hard)
+        let limits = self.limits(history, &sampled.model, None);
+        self.size(history, sampled.agent) <= limits.hard
+    }
+
+    /// Returns the most bytes of a tool's result: the model that reads it next could not use more.
+    #[must_use]
+    pub fn result_bytes(&self, history: &History) -> u64 {
+        let sampled = self.sample(history);
+        sampled.map_or(u64::MAX, |sampled| {
+            estimate::bytes_of(self.limits(history, &sampled.model, None).share())
+        })
     }
 
     /// Returns whether the open turn is the last one allowed without new input.
@@ -242,7 +263,7 @@ impl Rules<'_> {
     }
 
     /// Returns about how many tokens the conversation's next request has besides its messages.
-    fn fixed(&self, history: &History, agent: &Agent) -> u64 {
+    pub(crate) fn fixed(&self, history: &History, agent: &Agent) -> u64 {
         estimate::fixed(
             history,
             &agent.instructions,
@@ -316,12 +337,50 @@ pub(crate) fn boundary_failed(draft: &mut Draft<'_>, error: SessionError) -> Ver
     Verdict::Write(next, DrainEnd::Close, Site::BoundaryFailed)
 }
 
-fn too_large(size: u64, context: u64) -> SessionError {
+fn too_large(size: u64, most: u64) -> SessionError {
+    let (context, choose) = if most < BODY_TOKENS {
+        ("the model's context", "choose a model with a larger context, or ")
+    } else {
+        ("the largest request", "")
+    };
     SessionError {
         code: ErrorCode::ContextTooLarge.into(),
         message: format!(
-            "the next request has about {size} tokens, and the model's context {context}, and there is nothing left \
-             to summarise: choose a model with a larger context, or start a new session with a shorter prompt"
+            "the next request has about {size} tokens, and {context} {most}, and there is nothing left to summarise: \
+             {choose}start a new session with a shorter prompt"
         ),
+    }
+}
+
+/// Returns the error of work that its Compactions keep from getting anywhere.
+pub(crate) fn in_circles(limits: Limits) -> SessionError {
+    SessionError {
+        code: ErrorCode::ContextTooLarge.into(),
+        message: format!(
+            "the conversation was summarised {MAX_CIRCLES} times in a row with fewer than {FEW_TURNS} turns in between: \
+             the work needs more at once than the {} tokens after which this model's conversation is summarised; choose a \
+             model with a larger context, or ask for less at once",
+            limits.threshold
+        ),
+    }
+}
+
+impl TurnPlan {
+    /// Checks that its body may be sent.
+    ///
+    /// # Errors
+    /// `context.too_large` above the largest body.
+    pub fn check_body(&self) -> Result<(), SessionError> {
+        let bytes = self.body.len();
+        if bytes <= MAX_BODY_BYTES {
+            return Ok(());
+        }
+        Err(SessionError {
+            code: ErrorCode::ContextTooLarge.into(),
+            message: format!(
+                "the next request has {bytes} bytes, and a request has at most {MAX_BODY_BYTES}: ask for a compaction, or \
+                 start a new session with a shorter prompt"
+            ),
+        })
     }
 }

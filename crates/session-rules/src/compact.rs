@@ -19,12 +19,15 @@ use history::{Components, History, OpenCompaction, PendingControl, hash_hex};
 use llm_protocol::{FinishReason, ToolChoice};
 
 use crate::agents::Agent;
-use crate::begin::{Sampled, begin_compaction, first_attempt};
+use crate::begin::{
+    MAX_CIRCLES, Sampled, begin_compaction, boundary_failed, first_attempt, in_circles,
+};
 use crate::boundary::{Next, TurnPlan, end, hand_over};
 use crate::controls::deliver;
 use crate::draft::{Draft, Verdict};
 use crate::estimate;
-use crate::limits::Limits;
+use crate::leave_out::wants_word;
+use crate::limits::{Limits, MetLimits};
 use crate::models::ResolvedModel;
 use crate::observed::{Observation, next_epoch};
 use crate::revert::commit_revert;
@@ -90,6 +93,8 @@ impl Wanted {
 /// The most smaller requests for the same summary after refusals as too large. Each has half the tokens of the one
 /// before.
 const MAX_REFUSALS: u32 = 4;
+/// The Compactions in a row that fail before the oldest exchanges leave the view without a summary.
+const MAX_FAILED: u32 = 2;
 /// The most Compactions for a turn whose request was refused as too large. Each time that request must have become
 /// smaller.
 const MAX_OVERFLOWS: u32 = 3;
@@ -122,7 +127,7 @@ fn judge(finish: FinishReason, text: &str) -> Answer {
     Answer::Refused(failed(why))
 }
 
-fn failed(why: &str) -> SessionError {
+pub(crate) fn failed(why: &str) -> SessionError {
     SessionError {
         code: ErrorCode::SessionCompactionFailed.into(),
         message: format!(
@@ -145,9 +150,9 @@ fn interrupted(message: &str) -> SessionError {
 
 impl Rules<'_> {
     /// Returns the tail that a Compaction would keep. `working`: the model has something to answer.
-    pub(crate) fn tail(&self, history: &History, limits: Option<Limits>, working: bool) -> Tail {
+    pub(crate) fn tail(&self, history: &History, limits: Limits, working: bool) -> Tail {
         let settings = &self.settings.compaction;
-        let share = limits.map_or(u64::MAX, Limits::share);
+        let share = limits.share();
         let keep = settings.keep.min(share);
         let mut tail = tail(history.conversation(), history.view(), keep, working);
         if !settings.cuts || mutated!(PromptNotKept) {
@@ -160,15 +165,15 @@ impl Rules<'_> {
         tail
     }
 
-    /// Returns the limits of a model, with those learnt from refusals.
-    fn limits(
+    /// Returns the limits of a model, with those that its session has met.
+    pub(crate) fn limits(
         &self,
         history: &History,
         model: &ResolvedModel,
         refused: Option<u64>,
-    ) -> Option<Limits> {
-        let refused = refused.into_iter().chain(history.squeeze().refused).min();
-        Limits::of(&self.settings.compaction, &model.entry, refused)
+    ) -> Limits {
+        let met = MetLimits::of(history, &model.entry, refused);
+        Limits::of(&self.settings.compaction, &model.entry, met)
     }
 
     /// Acts on a control for a Compaction. Returns `None` if the control is settled.
@@ -188,14 +193,16 @@ impl Rules<'_> {
         let history = draft.history();
         // Not requested if the result could not be used.
         let can = observed.replace(history, self.skills(history)).map(|_| ());
-        let sampled = can.and_then(|()| self.sample(history));
-        let limits = sampled.as_ref().ok().and_then(|of| self.limits(history, &of.model, None));
-        let refused = if self.tail(history, limits, continuing).summarised == 0 {
-            nothing_to_compact()
-        } else {
-            match sampled {
-                Ok(sampled) => return Some(self.start_compaction(draft, wanted, sampled)),
-                Err(error) => error,
+        let is_empty = || history.view().since(history.conversation(), 0).next().is_none();
+        let refused = match can.and_then(|()| self.sample(history)) {
+            Err(_) if is_empty() => nothing_to_compact(),
+            Err(error) => error,
+            Ok(sampled) => {
+                let limits = self.limits(history, &sampled.model, None);
+                if self.tail(history, limits, continuing).summarised > 0 {
+                    return Some(self.start_compaction(draft, wanted, sampled));
+                }
+                nothing_to_compact()
             }
         };
         let model = draft.history().model().unwrap_or(&self.models.default).clone();
@@ -243,7 +250,7 @@ impl Rules<'_> {
         &self,
         history: &History,
         wanted: &Wanted,
-        limits: Option<Limits>,
+        limits: Limits,
         agent: &Agent,
         asks: u64,
     ) -> (Seq, SummaryScope) {
@@ -252,7 +259,7 @@ impl Rules<'_> {
         let budget = Budget {
             whole: self.size(history, agent) + asks,
             asks,
-            most: limits.map(|limits| limits.summary).filter(|_| cuts),
+            most: Some(limits.summary).filter(|_| cuts),
             is_refused: wanted.refused.is_some(),
         };
         let (keep_from, scope) = scope(history, &tail, budget);
@@ -267,12 +274,12 @@ impl Rules<'_> {
         history: &History,
         agent: &Agent,
         model: &ResolvedModel,
-        limits: Option<Limits>,
+        limits: Limits,
         is_cut: bool,
     ) -> Components {
         let mut components = self.components(history, agent, model, ToolChoice::Auto);
         // Providers count the allowed answer as part of the request.
-        let free = limits.map_or(u64::MAX, |limits| limits.hard - limits.summary.min(limits.hard));
+        let free = limits.hard - limits.summary.min(limits.hard);
         let most = &mut components.generation.max_tokens;
         *most = most.map(|most| most.min(free.max(LEAST_ANSWER)));
         if is_cut {
@@ -298,6 +305,7 @@ impl Rules<'_> {
         let squeeze = history.squeeze();
         let size = self.size(history, sampled.agent);
         let limits = self.limits(history, &sampled.model, Some(size));
+        let rests = settings.cuts && history.failed_summaries().rest(size);
         let called = history.open_turn().is_some_and(|open| !open.calls.is_empty());
         let most = if settings.cuts { MAX_OVERFLOWS } else { 1 };
         let shrinks = squeeze.overflows < most && squeeze.refused.is_none_or(|last| size < last);
@@ -319,6 +327,12 @@ impl Rules<'_> {
             error: Some(error.clone()),
         });
         settle_overflowed(draft, said, error.clone());
+        if squeeze.circles >= MAX_CIRCLES && !mutated!(CirclesGoOn) {
+            return boundary_failed(draft, in_circles(limits)).map(Some);
+        }
+        if rests && self.leave_out(draft, Some(size), observed).is_ok() {
+            return self.go_on(draft, observed).map(Some);
+        }
         let reason = CompactionReason::Overflow;
         let wanted = Wanted {
             cause: Some(error.clone()),
@@ -347,7 +361,10 @@ impl Rules<'_> {
         let answer = judge(said.finish.unwrap_or(FinishReason::Unknown), &text);
         let refused = match answer {
             Answer::Summary => None,
-            Answer::Other if open.reminded.is_none() || mutated!(RemindedAgain) => {
+            Answer::Other
+                if open.reminded.is_none() && is_fresh(draft.history(), &open)
+                    || mutated!(RemindedAgain) =>
+            {
                 let agent = self.settings.agents.get(&open.side.started.agent);
                 let model = self.models.resolve(Some(&plan.model));
                 match agent.and_then(|agent| Ok((agent, model?))) {
@@ -382,10 +399,8 @@ impl Rules<'_> {
         let next = match fresh {
             Ok((first, epoch)) => {
                 let sampled = self.sample(draft.history());
-                let limits = sampled
-                    .as_ref()
-                    .ok()
-                    .and_then(|of| self.limits(draft.history(), &of.model, None));
+                let limits =
+                    sampled.as_ref().ok().map(|of| self.limits(draft.history(), &of.model, None));
                 let text = bounded_summary(&text, limits);
                 let checkpoint = texts::checkpoint(&text);
                 end_compaction(draft, SideOutcome::Completed, Some(checkpoint), None);
@@ -401,13 +416,7 @@ impl Rules<'_> {
                 });
                 draft.progress();
                 let scope = &open.side.started.scope;
-                let is_shown = |history: &History| {
-                    let (view, conversation) = (history.view(), history.conversation());
-                    view.since(conversation, view.from()).next().is_some()
-                };
-                // With a tail the model knows its next step by itself.
-                if !scope.kept.is_empty() && !is_shown(draft.history()) && !mutated!(NotToldToGoOn)
-                {
+                if wants_word(draft.history(), scope) && !mutated!(NotToldToGoOn) {
                     notice(draft, NoticeKind::Continuation, texts::GO_ON);
                 }
                 match open.side.started.reason {
@@ -455,12 +464,13 @@ impl Rules<'_> {
             usage: used(plan.started.pricing.as_ref(), said.usage),
             error: Some(error.clone()),
         });
-        if error.code == ErrorCode::ProviderContextOverflow
-            && let Some(plan) = self.shrink(draft, &open, error)
-        {
+        let is_too_large = error.code == ErrorCode::ProviderContextOverflow
+            || error.code == ErrorCode::ContextTooLarge;
+        let error = of_summary(error);
+        if is_too_large && let Some(plan) = self.shrink(draft, &open, &error) {
             return Verdict::Write(plan, DrainEnd::Keep, Site::CompactionShrunk);
         }
-        self.end_failed(draft, &open, error.clone(), observed)
+        self.end_failed(draft, &open, error, observed)
     }
 
     /// Follows a refused request for a summary with a smaller one, within bounds.
@@ -474,6 +484,7 @@ impl Rules<'_> {
         let may = self.settings.compaction.cuts
             && before.tokens > 0
             && (before.refusals < MAX_REFUSALS || mutated!(ShrunkForEver))
+            && (before.refusals > 0 || is_fresh(draft.history(), open))
             && !self.stopping
             && !self.is_interrupted(draft.history());
         let sampled = self.sample(draft.history()).ok().filter(|_| may)?;
@@ -503,7 +514,8 @@ impl Rules<'_> {
         Some(continuing)
     }
 
-    /// Handles a failed Compaction. A requested one just fails; if it was needed, the drain ends.
+    /// Handles a failed Compaction. A requested one just fails. For one that came by itself, what still fits goes on;
+    /// what does not is tried once more. After the second failure in a row the oldest exchanges leave the view.
     fn end_failed(
         &self,
         draft: &mut Draft<'_>,
@@ -517,20 +529,32 @@ impl Rules<'_> {
             let (epoch, snapshot) = (started.epoch + 1, "{}".to_owned());
             draft.push(EpochStarted { epoch, baseline: String::new(), snapshot, reason: None });
         }
-        let error = match started.reason {
-            CompactionReason::Manual => return self.cross(draft, started.continuing, observed),
-            CompactionReason::Auto
-                if self.fits(draft.history()) && !mutated!(FailureBlocksWhatFits) =>
-            {
-                if self.stopping || self.is_interrupted(draft.history()) {
-                    return self.cross(draft, true, observed);
-                }
-                return self.go_on(draft, observed);
+        if started.reason == CompactionReason::Manual {
+            return self.cross(draft, started.continuing, observed);
+        }
+        let ends = self.stopping || self.is_interrupted(draft.history());
+        let failed = draft.history().failed_summaries().in_a_row;
+        let may = self.settings.compaction.cuts && !ends && is_of_summary(&error);
+        if may && failed >= MAX_FAILED && self.leave_out(draft, None, observed).is_ok() {
+            return self.go_on(draft, observed);
+        }
+        if started.reason == CompactionReason::Auto
+            && self.fits(draft.history())
+            && !mutated!(FailureBlocksWhatFits)
+        {
+            if ends {
+                return self.cross(draft, true, observed);
             }
-            CompactionReason::Auto => error,
-            // Report the provider's error for the turn. The failed remedy does not matter to the user.
-            CompactionReason::Overflow => started.cause.clone().unwrap_or(error),
-        };
+            return self.go_on(draft, observed);
+        }
+        if may
+            && failed < MAX_FAILED
+            && let Ok(sampled) = self.sample(draft.history())
+        {
+            let refused = draft.history().squeeze().refused;
+            let wanted = Wanted { refused, ..Wanted::again(open) };
+            return begin_compaction(self.start_compaction(draft, wanted, sampled));
+        }
         let next = end(draft, DrainOutcome::Failed, Some(error));
         Verdict::Write(next, DrainEnd::Close, Site::CompactionFailed)
     }
@@ -597,7 +621,37 @@ impl Rules<'_> {
     }
 }
 
-fn push_started(
+/// Returns whether no Compaction that came by itself has failed before this one, so that a second request is worth it.
+fn is_fresh(history: &History, open: &OpenCompaction) -> bool {
+    open.side.started.reason == CompactionReason::Manual || history.failed_summaries().in_a_row == 0
+}
+
+/// Returns whether a Compaction failed because of its summary or its request, and not because the provider could not be
+/// reached, for example.
+fn is_of_summary(error: &SessionError) -> bool {
+    error.code == ErrorCode::SessionCompactionFailed
+}
+
+/// Returns the error of a Compaction whose request failed: one code for all that is about the summary, with the provider's
+/// sentence. What would end any request stays as it is.
+fn of_summary(error: &SessionError) -> SessionError {
+    let about = [
+        ErrorCode::ProviderInvalidRequest,
+        ErrorCode::ProviderContextOverflow,
+        ErrorCode::ProviderContentFilter,
+        ErrorCode::ProviderInvalidOutput,
+        ErrorCode::ContextTooLarge,
+    ];
+    if about.iter().any(|code| error.code == *code) {
+        return SessionError {
+            code: ErrorCode::SessionCompactionFailed.into(),
+            message: format!("the conversation could not be summarised: {}", error.message),
+        };
+    }
+    error.clone()
+}
+
+pub(crate) fn push_started(
     draft: &mut Draft<'_>,
     wanted: Wanted,
     model: ModelRef,
@@ -625,7 +679,7 @@ fn push_started(
 }
 
 /// Returns the part of the summary that fits a checkpoint, because a summary that fills the context makes no room.
-fn bounded_summary(text: &str, limits: Option<Limits>) -> Cow<'_, str> {
+pub(crate) fn bounded_summary(text: &str, limits: Option<Limits>) -> Cow<'_, str> {
     let share = limits.map_or(u64::MAX, Limits::share);
     let most = estimate::bytes_of(share.saturating_sub(CHECKPOINT_TEXT).max(LEAST_SUMMARY));
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -638,7 +692,7 @@ fn bounded_summary(text: &str, limits: Option<Limits>) -> Cow<'_, str> {
 }
 
 /// Ends the Compaction, whose attempts have ended.
-fn end_compaction(
+pub(crate) fn end_compaction(
     draft: &mut Draft<'_>,
     outcome: SideOutcome,
     checkpoint: Option<String>,

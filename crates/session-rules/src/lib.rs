@@ -43,6 +43,7 @@ mod estimate;
 mod files;
 mod fork;
 mod inbox;
+mod leave_out;
 mod limits;
 mod models;
 #[cfg(feature = "mutants")]

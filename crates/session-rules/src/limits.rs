@@ -1,6 +1,6 @@
 //! The largest requests, in tokens.
 
-use history::ModelEntry;
+use history::{History, ModelEntry};
 
 use crate::rules::CompactionSettings;
 
@@ -15,43 +15,73 @@ pub(crate) struct Limits {
     pub(crate) summary: u64,
 }
 
+/// The context that a model is believed to have if nothing is known of it, in tokens.
+const ASSUMED_CONTEXT: u64 = 128_000;
+/// The largest body of a request, in bytes.
+pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
+/// The most tokens of any request: its body is below the largest one, also with quotes and line ends escaped.
+pub(crate) const BODY_TOKENS: u64 = 6_000_000;
+
+/// The limits of a model that its session has met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct MetLimits {
+    /// The estimated tokens of the smallest request that the provider has refused as too large since a turn completed.
+    pub(crate) refused: Option<u64>,
+    /// The tokens of the largest request and answer that it completed.
+    pub(crate) accepted: u64,
+}
+
+impl MetLimits {
+    /// Returns what the session has met with a model, and with `refused` besides.
+    pub(crate) fn of(history: &History, model: &ModelEntry, refused: Option<u64>) -> Self {
+        Self {
+            refused: refused.into_iter().chain(history.squeeze().refused).min(),
+            accepted: history.accepted(&model.provider, &model.id),
+        }
+    }
+}
+
 impl Limits {
-    /// Returns the limits of a model, with those learnt from a refusal: `refused` is the size of a turn's request
-    /// that the provider refused as too large. `None` if nothing is known.
-    pub(crate) fn of(
-        settings: &CompactionSettings,
-        model: &ModelEntry,
-        refused: Option<u64>,
-    ) -> Option<Self> {
-        let known = Self::known(settings, model);
-        let Some(refused) = refused else { return known };
+    /// Returns the limits of a model, with those that its session has met.
+    pub(crate) fn of(settings: &CompactionSettings, model: &ModelEntry, met: MetLimits) -> Self {
+        let known = Self::known(settings, model)
+            .unwrap_or_else(|| Self::assumed(settings, model, met.accepted));
+        let Some(refused) = met.refused else { return known };
         // However bad our estimate is, half of the refused size is closer to a size that fits.
         let half = refused / 2;
-        Some(match known {
-            None => Self { hard: u64::MAX, threshold: half, summary: half },
-            Some(known) => Self {
-                threshold: known.threshold.min(half),
-                summary: known.summary.min(half),
-                ..known
-            },
-        })
+        Self { threshold: known.threshold.min(half), summary: known.summary.min(half), ..known }
     }
 
     /// Returns the limits from the model's facts. At most half of the context stays free for the answer, since a
     /// small context would otherwise be compacted before every turn. A limit of the input excludes the answer, so
     /// there only the buffer stays free.
     fn known(settings: &CompactionSettings, model: &ModelEntry) -> Option<Self> {
-        let answer = model.output_limit.unwrap_or(settings.output_cap).min(settings.output_cap);
-        let context = model.context_limit.map(|most| (most, answer.max(settings.buffer)));
+        let context = model.context_limit.map(|most| (most, Self::free(settings, model)));
         let input = model.input_limit.map(|most| (most, settings.buffer));
         let limits = [context, input].into_iter().flatten().filter(|(most, _)| *most > 0);
+        let limits = limits.map(|(most, free)| (most.min(BODY_TOKENS), free));
         let limits = limits.map(|(most, free)| (most, most - free.min(most / 2)));
         let (hard, threshold) =
             limits.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)))?;
         Some(Self { hard, threshold, summary: hard - (hard - threshold) / 4 })
     }
 
-    /// Returns the most tokens of a summary, and of the recent conversation that stays beside it.
+    /// Returns the limits of a model of which none is known. Nothing is refused because of them: a single prompt may be
+    /// larger, and if it is answered, the model takes more than was assumed.
+    fn assumed(settings: &CompactionSettings, model: &ModelEntry, accepted: u64) -> Self {
+        let met = if accepted > ASSUMED_CONTEXT { accepted.saturating_mul(2) } else { 0 };
+        let most = met.clamp(ASSUMED_CONTEXT, BODY_TOKENS);
+        let free = Self::free(settings, model).min(most / 2);
+        Self { hard: BODY_TOKENS, threshold: most - free, summary: most - free / 4 }
+    }
+
+    /// Returns the tokens that stay free for an answer, and for what our estimate misses.
+    fn free(settings: &CompactionSettings, model: &ModelEntry) -> u64 {
+        let answer = model.output_limit.unwrap_or(settings.output_cap).min(settings.output_cap);
+        answer.max(settings.buffer)
+    }
+
+    /// Returns the most tokens of a summary, of the recent conversation that stays beside it, and of one result.
     pub(crate) fn share(self) -> u64 {
         self.threshold / 4
     }
@@ -75,42 +105,59 @@ mod tests {
         }
     }
 
-    fn threshold(context: Option<u64>, input: Option<u64>, output: Option<u64>) -> Option<u64> {
+    const KNOWN: MetLimits = MetLimits { refused: None, accepted: 0 };
+
+    fn threshold(context: Option<u64>, input: Option<u64>, output: Option<u64>) -> u64 {
         let settings = CompactionSettings::default();
-        let limits = Limits::of(&settings, &model(context, input, output), None);
-        limits.map(|limits| limits.threshold)
+        Limits::of(&settings, &model(context, input, output), KNOWN).threshold
     }
 
     #[test]
     fn the_threshold_leaves_room_for_an_answer_and_a_buffer() {
         let of = |context, output| threshold(context, None, output);
-        assert_eq!(of(None, Some(8_000)), None);
-        assert_eq!(of(Some(0), None), None);
-        assert_eq!(of(Some(200_000), Some(8_000)), Some(180_000), "the buffer is larger");
-        assert_eq!(of(Some(200_000), Some(64_000)), Some(168_000), "capped");
-        assert_eq!(of(Some(200_000), None), Some(168_000));
-        assert_eq!(of(Some(16_000), Some(16_000)), Some(8_000), "a model whose answer may fill it");
+        assert_eq!(of(Some(200_000), Some(8_000)), 180_000, "the buffer is larger");
+        assert_eq!(of(Some(200_000), Some(64_000)), 168_000, "capped");
+        assert_eq!(of(Some(200_000), None), 168_000);
+        assert_eq!(of(Some(16_000), Some(16_000)), 8_000, "a model whose answer may fill it");
+    }
+
+    // Finding core-3 M1: a model without a known limit got requests without any bound.
+    #[test]
+    fn an_unknown_limit_is_assumed_until_it_is_met() {
+        let settings = CompactionSettings::default();
+        let of = |met| Limits::of(&settings, &model(None, None, Some(8_000)), met);
+        let assumed = Limits { hard: BODY_TOKENS, threshold: 108_000, summary: 123_000 };
+        assert_eq!(of(KNOWN), assumed);
+        assert_eq!(of(MetLimits { accepted: 128_000, ..KNOWN }), assumed);
+        assert_eq!(of(MetLimits { accepted: 150_000, ..KNOWN }).threshold, 280_000);
+        assert_eq!(of(MetLimits { accepted: u64::MAX, ..KNOWN }).summary, BODY_TOKENS - 5_000);
+        assert_eq!(of(MetLimits { refused: Some(90_000), ..KNOWN }).threshold, 45_000);
+        assert_eq!(threshold(Some(0), None, None), 96_000, "no model has no context");
+        let huge = Limits::of(&settings, &model(Some(u64::MAX), None, None), KNOWN);
+        assert_eq!(huge.hard, BODY_TOKENS, "no body is larger");
     }
 
     // Finding scenarios F2, conformance FR-07 (1): the limit of the input was never used.
     #[test]
     fn a_limit_of_the_input_counts_if_it_is_the_smaller_one() {
         let (context, input) = (Some(400_000), Some(272_000));
-        assert_eq!(threshold(context, input, Some(128_000)), Some(252_000), "gpt-5");
-        assert_eq!(threshold(None, input, None), Some(252_000), "it alone is known");
-        assert_eq!(threshold(Some(200_000), Some(200_000), Some(64_000)), Some(168_000));
-        let limits = Limits::of(&CompactionSettings::default(), &model(context, input, None), None);
-        assert_eq!(limits.map(|limits| (limits.hard, limits.summary)), Some((272_000, 267_000)));
+        assert_eq!(threshold(context, input, Some(128_000)), 252_000, "gpt-5");
+        assert_eq!(threshold(None, input, None), 252_000, "it alone is known");
+        assert_eq!(threshold(Some(200_000), Some(200_000), Some(64_000)), 168_000);
+        let limits =
+            Limits::of(&CompactionSettings::default(), &model(context, input, None), KNOWN);
+        assert_eq!((limits.hard, limits.summary), (272_000, 267_000));
     }
 
     #[test]
     fn a_refusal_teaches_a_limit() {
         let settings = CompactionSettings::default();
-        let of = |context| Limits::of(&settings, &model(context, None, None), Some(60_000));
-        let learned = Limits { hard: u64::MAX, threshold: 30_000, summary: 30_000 };
-        assert_eq!(of(None), Some(learned));
-        assert_eq!(of(Some(200_000)), Some(Limits { hard: 200_000, ..learned }));
+        let refused = MetLimits { refused: Some(60_000), ..KNOWN };
+        let of = |context| Limits::of(&settings, &model(context, None, None), refused);
+        let learned = Limits { hard: BODY_TOKENS, threshold: 30_000, summary: 30_000 };
+        assert_eq!(of(None), learned);
+        assert_eq!(of(Some(200_000)), Limits { hard: 200_000, ..learned });
         let small = Limits { hard: 16_000, threshold: 8_000, summary: 14_000 };
-        assert_eq!(of(Some(16_000)), Some(small), "what is known is less");
+        assert_eq!(of(Some(16_000)), small, "what is known is less");
     }
 }

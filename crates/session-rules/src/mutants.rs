@@ -101,6 +101,8 @@ mutants! {
     PromptNotKept,
     /// The model is not told to go on with work that a summary has replaced.
     NotToldToGoOn,
+    /// Work whose Compactions come too soon after each other goes on.
+    CirclesGoOn,
     /// A request that cannot fit is sent.
     TooLargeSent,
     /// A takeover leaves a Compaction open.

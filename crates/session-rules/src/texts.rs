@@ -53,6 +53,13 @@ pub(crate) const SUMMARY_TOO_LONG: &str = "[... the rest of the summary was too 
 pub(crate) const GO_ON: &str = "<notice>Your work so far on the request above was replaced by the summary in the \
 checkpoint. Go on from there: do what is left of the request, and do not repeat what is done.</notice>";
 
+/// The notice when the model's work in progress left the view without a summary.
+pub(crate) const GO_ON_WITHOUT: &str = "<notice>Your work so far on the request above was left out, because it could not \
+be summarised. Look at the files to see what is done, and then do what is left of the request.</notice>";
+
+/// The beginning of the text about exchanges that left the view without a summary.
+const LEFT_OUT_EXCHANGES: &str = "<left-out>";
+
 /// The heading that identifies a summary.
 pub(crate) const SUMMARY_HEADING: &str = "## Objective";
 
@@ -83,6 +90,27 @@ pub(crate) fn checkpoint(summary: &str) -> String {
          them.\n<summary>\n{}\n</summary>\n</conversation-checkpoint>",
         summary.trim()
     )
+}
+
+/// Returns the checkpoint after `exchanges` have left the view without a summary. `before`: the checkpoint of what was
+/// summarised earlier; empty without one.
+pub(crate) fn left_out(before: &str, exchanges: u32) -> String {
+    let (what, they) = if exchanges == 1 {
+        ("exchange of this conversation was left out here: it".to_owned(), "it")
+    } else {
+        ("exchanges of this conversation were left out here: they".to_owned(), "they")
+    };
+    let text = format!(
+        "{LEFT_OUT_EXCHANGES}\n{exchanges} {what} could not be summarised. The files are as they were left. Ask the user if \
+         you need to know what {they} said.\n</left-out>"
+    );
+    if before.is_empty() { text } else { format!("{before}\n{text}") }
+}
+
+/// Returns a checkpoint without the text about exchanges that left the view.
+pub(crate) fn without_left_out(checkpoint: &str) -> &str {
+    let at = checkpoint.rfind(LEFT_OUT_EXCHANGES).unwrap_or(checkpoint.len());
+    checkpoint[..at].trim_end()
 }
 
 /// Returns the notice about calls whose effects on files are lost, and about lost files that were in no Workspace
@@ -171,6 +199,17 @@ mod tests {
             both.contains("gone: f0; f1; ") && both.contains("f19; and 2 more. Check"),
             "{both}"
         );
+    }
+
+    #[test]
+    fn exchanges_are_left_out_behind_what_was_summarised() {
+        let alone = left_out("", 1);
+        assert!(alone.contains("\n1 exchange of") && without_left_out(&alone).is_empty());
+        let summary = checkpoint("## Objective\nx");
+        let behind = left_out(&summary, 12);
+        assert!(behind.starts_with(&summary) && behind.contains("\n12 exchanges of"), "{behind}");
+        assert_eq!(without_left_out(&behind), summary);
+        assert_eq!(without_left_out(&summary), summary);
     }
 
     #[test]

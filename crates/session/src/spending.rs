@@ -85,7 +85,7 @@ pub(crate) enum Allowed {
     Go(Option<Counted>),
     /// Running requests may use up the rest: ask again.
     Wait,
-    /// A limit is reached.
+    /// A limit is reached, or it is too large.
     Stop(SessionError),
     /// The turn was interrupted while it waited.
     Interrupted,
@@ -250,12 +250,16 @@ fn usd(nanos: i64) -> String {
 }
 
 impl<'r> Drain<'r> {
-    /// Waits until the next request of `plan` may be sent, while the rest of the turn continues.
+    /// Waits until the next request of `plan` may be sent, while the rest of the turn continues. A body that is too large
+    /// is never sent.
     pub(crate) async fn allowed(
         &mut self,
         plan: &TurnPlan,
         turn: &mut Turn<'r>,
     ) -> Result<Allowed, Stop> {
+        if let Err(too_large) = plan.check_body() {
+            return Ok(Allowed::Stop(too_large));
+        }
         let runtime = self.stage.runtime;
         let org = self.stage.session.org;
         let most = plan.started.pricing.as_ref().map_or(0, |pricing| pricing.estimate.cost);

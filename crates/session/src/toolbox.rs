@@ -96,13 +96,19 @@ impl<'r> Toolbox<'r> {
         Box::pin(std::future::ready(Ran { settled, touched: Touched::Nothing }))
     }
 
+    /// Returns the limits of results, whatever the model.
+    pub(crate) fn limits(&self) -> Limits {
+        self.runtime.settings.output
+    }
+
     /// Runs one body to its settlement. Its intent must be committed as *started*. `skills`: those that its agent
-    /// may load.
+    /// may load; `limits`: of its result.
     pub(crate) fn body(
         &self,
         turn: TurnId,
         intent: ToolIntent,
         skills: &Permitted,
+        limits: Limits,
         cancel: CancellationToken,
     ) -> BoxFuture<'r, Ran> {
         let context = self.context(skills, cancel);
@@ -115,7 +121,8 @@ impl<'r> Toolbox<'r> {
                 Some(context) => tools.run(&call(&intent), &context).await,
                 None => return gone(turn, intent.call, started),
             };
-            let done = Finished { runtime, session, turn, call: intent.call.clone(), started };
+            let call = intent.call.clone();
+            let done = Finished { runtime, session, turn, call, started, limits };
             let ran = done.settle(outcome).await;
             let took = u64::try_from(ran.settled.ended - ran.settled.started).unwrap_or(0);
             let outcome = ran.settled.outcome.as_str();
@@ -137,7 +144,8 @@ impl<'r> Toolbox<'r> {
             Probe::Done(outcome) => {
                 let (runtime, session) = (self.runtime, self.session);
                 let call = intent.call.clone();
-                let done = Finished { runtime, session, turn, call, started };
+                let limits = self.limits();
+                let done = Finished { runtime, session, turn, call, started, limits };
                 Found::Done(done.settle(outcome).await)
             }
             Probe::NotDone => Found::NotDone,
@@ -182,18 +190,18 @@ struct Finished<'r> {
     turn: TurnId,
     call: CallId,
     started: TimestampMs,
+    limits: Limits,
 }
 
 impl Finished<'_> {
     async fn settle(self, mut outcome: tools::ToolOutcome) -> Ran {
         let touched = std::mem::take(&mut outcome.touched);
-        let limits: Limits = self.runtime.settings.output;
         let org = self.session.org.to_string();
         // Unguessable, since a call's id has 14 random characters, and each body's own: another worker may run the
         // call again and get another text, and a stored blob never changes.
         let call = self.call.as_str().trim_start_matches("call_");
         let name = format!("tool_{call}-{:x}", self.started);
-        let settled = settle(outcome, limits, &self.runtime.blobs, &org, &name).await;
+        let settled = settle(outcome, self.limits, &self.runtime.blobs, &org, &name).await;
         if let Some(error) = &settled.storage_error {
             warn!(call.id = %self.call, %error, "a tool's complete output could not be kept");
         }

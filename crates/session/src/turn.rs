@@ -17,6 +17,7 @@ use signals::DeltaKind;
 use snapshots::Touched;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tools::Limits;
 use tracing::{Instrument, info_span, warn};
 
 use crate::ahead::{Ahead, read_on};
@@ -191,6 +192,12 @@ const fn word(reason: &ErrorReason) -> &'static str {
         ErrorReason::InvalidOutput { .. } => "invalid_output",
         ErrorReason::Unknown => "unknown",
     }
+}
+
+/// Scales the limits of a tool's result to the model that reads it next.
+fn result_limits(limits: Limits, bytes: u64) -> Limits {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    Limits::new(limits.max_lines(), limits.max_bytes().min(bytes))
 }
 
 /// Waits for a time that may not be set.
@@ -446,7 +453,10 @@ impl<'r> Drain<'r> {
             let (id, cancel) = (turn.said.turn.clone(), turn.token());
             let body = match rules.refusal(history, &intent) {
                 Some(why) => toolbox.refused(id, intent.call, &why),
-                None => toolbox.body(id, intent, rules.loadable_skills(history), cancel),
+                None => {
+                    let limits = result_limits(toolbox.limits(), rules.result_bytes(history));
+                    toolbox.body(id, intent, rules.loadable_skills(history), limits, cancel)
+                }
             };
             turn.batch.bodies.push(body);
         }

@@ -74,6 +74,10 @@ pub struct SummaryScope {
     /// The cuts in the conversation; `None` shows it whole, with the tail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<SummaryCut>,
+    /// The number of exchanges that leave the view without a summary, because none could be made. Then there is no
+    /// request, and `tokens` is the size of the conversation's next one.
+    #[serde(skip_serializing_if = "is_none")]
+    pub left_out: u32,
 }
 
 /// The cuts that make a request for a summary fit. The request shows one transcript of the conversation up to the

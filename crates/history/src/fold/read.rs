@@ -6,6 +6,7 @@ use domain::{
 };
 
 use super::{EpochState, History, PendingControl, PendingInput};
+use crate::failed_summaries::FailedSummaries;
 use crate::files::{Unsaved, changed_since, skipped_since, tree_before};
 use crate::open_turn::OpenTurn;
 use crate::revert::{Reverting, Savepoint};
@@ -88,6 +89,19 @@ impl History {
     #[must_use]
     pub fn squeeze(&self) -> Squeeze {
         self.state.squeeze
+    }
+
+    /// Returns the summaries that could not be made since the last one that was.
+    #[must_use]
+    pub fn failed_summaries(&self) -> FailedSummaries {
+        self.state.failed_summaries
+    }
+
+    /// Returns the tokens of the largest request and answer that a model has completed since the session uses it, as its
+    /// provider counted them.
+    #[must_use]
+    pub fn accepted(&self, provider: &str, model: &str) -> u64 {
+        self.state.accepted.by(provider, model)
     }
 
     /// Returns the number of retries and cuts since the last whole reply of the drain.

@@ -13,14 +13,14 @@ use crate::tools::{call, calls, says, shell};
 use crate::world::{Session, World};
 
 /// A model that takes so many tokens and says so.
-async fn known(tokens: u64) -> Result<(World, Session)> {
+pub(crate) async fn known(tokens: u64) -> Result<(World, Session)> {
     let (mut world, session) = unknown(tokens).await?;
     world.model_is(ModelFacts { context_limit: Some(tokens), ..ModelFacts::default() });
     Ok((world, session))
 }
 
 /// A model that takes so many tokens and does not say so.
-async fn unknown(tokens: u64) -> Result<(World, Session)> {
+pub(crate) async fn unknown(tokens: u64) -> Result<(World, Session)> {
     let world = World::new().await?;
     let session = world.session().await?;
     world.model().set_limits([(ALL_MODELS, TokenLimits::input(tokens))])?;
@@ -37,11 +37,11 @@ async fn refused(world: &World, session: &Session) -> Result<usize> {
 }
 
 /// A prompt of so many tokens.
-fn large(tokens: usize) -> String {
+pub(crate) fn large(tokens: usize) -> String {
     format!("say 2 words {}", "and so on ".repeat(tokens * 4 / 10))
 }
 
-async fn answers(world: &World, session: &Session, prompt: &str) -> Result<()> {
+pub(crate) async fn answers(world: &World, session: &Session, prompt: &str) -> Result<()> {
     world.prompt(session, prompt).await?;
     let ended = world.settle(session).await?;
     ensure!(ended == [Completed], "{ended:?}: {:?}", world.events(session).await?.pop());
@@ -53,7 +53,7 @@ async fn answers(world: &World, session: &Session, prompt: &str) -> Result<()> {
 async fn a_batch_of_large_results_does_not_wedge_a_session() -> Result<()> {
     let (world, session) = known(40_000).await?;
     let print = |sign: char| shell(&format!("head -c 50000 /dev/zero | tr '\\0' {sign}"));
-    let batch = "wxyz".chars().map(print).collect();
+    let batch = "rstuwxyz".chars().map(print).collect();
     world.script(Script { times: Some(1), ..calls("work", 0, batch) })?;
     answers(&world, &session, "work").await?;
     assert_eq!(refused(&world, &session).await?, 0, "no request is sent that cannot fit");

@@ -49,5 +49,6 @@ mod titles;
 mod tools;
 mod turns;
 mod unsaved;
+mod unsummarised;
 mod variants;
 mod world;

@@ -19,6 +19,8 @@ struct CompactionView {
     /// It is the first for a turn's request that was refused.
     is_overflow: bool,
     reminded: bool,
+    /// Exchanges leave the view without a summary.
+    leaves_out: bool,
 }
 
 /// Compactions and titles, which run beside the conversation.
@@ -38,12 +40,18 @@ pub(super) struct Sides {
     failed: Option<SessionError>,
     /// No turn has begun since.
     blocks: bool,
+    /// Turns since the newest Compaction of the prompt's work.
+    turns: usize,
+    /// Compactions in a row that came by themselves after fewer than three turns each.
+    circles: usize,
 }
 
 /// The most Compactions between two turns.
 const MOST_IN_A_ROW: usize = 32;
 /// The most of them for one turn that the provider refuses.
 const MOST_OVERFLOWS: usize = 3;
+/// The most Compactions in a row after few turns each.
+const MOST_CIRCLES: usize = 3;
 /// The most requests for one summary that are refused.
 const MOST_REFUSALS: u32 = 4;
 
@@ -59,6 +67,8 @@ impl Sides {
             overflows: 0,
             failed: None,
             blocks: false,
+            turns: 0,
+            circles: 0,
         }
     }
 
@@ -82,11 +92,13 @@ impl Sides {
 
     pub(super) fn promoted(&mut self) {
         (self.completed, self.overflows, self.failed) = (0, 0, None);
+        (self.turns, self.circles) = (0, 0);
     }
 
     pub(super) fn turn_starts(&mut self) -> Result<(), Violation> {
         ensure!(self.compaction.is_none(), "I4: a turn began while a Compaction was open");
         (self.completed, self.blocks) = (0, false);
+        self.turns += 1;
         Ok(())
     }
 
@@ -111,13 +123,15 @@ impl Sides {
     ) -> Result<(), Violation> {
         let id = &started.turn;
         ensure!(self.compaction.is_none(), "I4: Compaction {id} began while another was open");
+        let leaves_out = started.scope.left_out > 0;
         match started.reason {
             CompactionReason::Manual => {
                 ensure!(started.input.as_ref() == control, "I2: nobody asked for {id}");
             }
             CompactionReason::Auto => {
                 ensure!(self.completed < MOST_IN_A_ROW, "size: {id} comes after too many others");
-                let again = self.failed.is_some() && self.fits(&started.scope);
+                ensure!(self.circles < MOST_CIRCLES, "size: {id} is one of a circle");
+                let again = self.failed.is_some() && self.fits(&started.scope) && !leaves_out;
                 ensure!(!again, "size: {id} comes right after one that failed");
             }
             CompactionReason::Overflow => {
@@ -134,7 +148,8 @@ impl Sides {
         let (requests, reason) = (Requests::of(id), started.reason);
         let fits = self.fits(&started.scope);
         let is_overflow = reason == CompactionReason::Overflow && refusals == 0;
-        let view = CompactionView { requests, reason, fits, is_overflow, reminded: false };
+        let reminded = false;
+        let view = CompactionView { requests, reason, fits, is_overflow, reminded, leaves_out };
         self.compaction = Some(view);
         Ok(())
     }
@@ -176,8 +191,16 @@ impl Sides {
         let Some(checkpoint) = &ended.checkpoint else { return Ok(None) };
         self.completed += 1;
         self.failed = None;
+        if self.turns > 0 && open.reason != CompactionReason::Manual {
+            self.circles = if self.turns < 3 { self.circles + 1 } else { 0 };
+        }
+        self.turns = 0;
         let most = self.limit * BYTES_PER_TOKEN / 3;
         ensure!(checkpoint.len() < most, "size: {id} leaves no room beside its summary");
+        if open.leaves_out {
+            ensure!(requests.last.is_none(), "size: a summary of {id} was asked for");
+            return Ok(None);
+        }
         let summary = requests.last.as_ref().and_then(|last| provider.summaries.get(last));
         let Some(summary) = summary else {
             return Err(format!("I7: what {id} ended with is no whole summary"));

@@ -76,6 +76,7 @@ fn of_rules(mutant: RulesMutant) -> &'static [&'static str] {
         M::FailureBlocksWhatFits => &["has ended work that fits"],
         M::SummaryNotCut | M::TooLargeSent => &["cannot fit"],
         M::LongSummaryTaken => &["leaves no room beside its summary"],
+        M::CirclesGoOn => &["is one of a circle"],
         M::PromptNotKept => &["does not show what it answers"],
         M::NotToldToGoOn => &["does not say that work on the prompt goes on"],
         M::CompactionLeftOpen => {
