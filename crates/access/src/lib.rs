@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! standing (actor, role, scopes) + need ─decide─▶ yes, or which of them is missing
+//! standing + deed + whose key ─decide_key─▶ yes, or why not
 //! ```
 //!
 //! Invariants: a higher role may all that a lower one may; a key may never more than its owner; a service account is
@@ -10,12 +11,14 @@
 
 mod actor;
 mod decide;
+mod key_deed;
 mod need;
 mod role;
 mod scope;
 
 pub use actor::{Actor, ActorError};
 pub use decide::{Decision, Missing, POLICY, Standing, decide, policy_table};
+pub use key_deed::{KeyDecision, KeyDeed, decide_key};
 pub use need::Need;
 pub use role::{OrgRole, UnknownRole};
 pub use scope::{Bundle, Scopes, UnknownScope};

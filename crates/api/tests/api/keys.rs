@@ -1,11 +1,16 @@
 //! Keys of people and services: made, listed, confined, rotated, revoked.
 
-use access::OrgRole;
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use access::{Actor, OrgRole, Scopes};
 use anyhow::{Context, Result, ensure};
+use auth::MadeKey;
+use domain::{Clock, OrgId, SystemClock};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::logins::person;
+use crate::logins::{Browser, gateway_ahead, person, person_of};
 use crate::world::{World, call, ok};
 
 async fn make(gateway: &axum::Router, by: &str, body: Value) -> Result<(String, String)> {
@@ -126,5 +131,102 @@ async fn a_rotated_key_has_two_secrets_for_a_while() -> Result<()> {
     let rotate = format!("/platform/key/{first}/rotate");
     let (status, told) = call(&gateway, "POST", &rotate, &world.key, Some(json!({}))).await;
     ensure!(status == StatusCode::CONFLICT && told.to_string().contains("old form"), "{told}");
+    Ok(())
+}
+
+/// Makes a key of somebody in an organisation, and returns its id.
+async fn key_of(world: &World, org: OrgId, owner: &str) -> Result<String> {
+    let (actor, now) = (owner.parse::<Actor>().context("an actor")?, SystemClock::new().now_ms());
+    let made = MadeKey::of(&actor);
+    let scopes = vec![Scopes::EVERYTHING.to_owned()];
+    let row = made.row(actor, "matrix".into(), scopes, Some(now + 86_400_000));
+    world.store.create_owned_key(org, row, now).await?;
+    Ok(made.id.to_string())
+}
+
+/// Rotates, then revokes a key; returns both statuses, and whom the new secret proves.
+async fn rotate_and_revoke(
+    gateway: &axum::Router,
+    by: &str,
+    id: &str,
+) -> Result<(String, Option<Value>)> {
+    let path = format!("/platform/key/{id}");
+    let rotated = call(gateway, "POST", &format!("{path}/rotate"), by, Some(json!({}))).await;
+    let proved = match rotated.1["key"].as_str() {
+        Some(secret) => Some(ok(gateway, "GET", "/platform/me", secret, None).await),
+        None => None,
+    };
+    let revoked = call(gateway, "DELETE", &path, by, None).await;
+    Ok((format!("{} {}", rotated.0.as_u16(), revoked.0.as_u16()), proved))
+}
+
+// Finding security-3 C1: an admin rotated an owner's key, got its new secret, and was the owner.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_takes_a_key_of_another_person() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    for role in [OrgRole::Viewer, OrgRole::Member, OrgRole::Admin, OrgRole::Owner] {
+        person(&world, &format!("other{role}"), role).await?;
+    }
+    person_of(&world, world.theirs, "far", OrgRole::Owner).await?;
+    let mut callers = Vec::new();
+    for role in OrgRole::ALL {
+        let caller = person(&world, role.as_str(), role).await?;
+        callers.push((role.to_string(), caller.id.to_string(), caller.key));
+    }
+    let owner = callers.last().context("an owner")?.2.clone();
+    let confined = json!({ "name": "c", "scopes": ["key.manage", "me.manage"] });
+    let confined = make(&gateway, &owner, confined).await?.0;
+    callers.push(("confined".into(), "usr_owner".into(), confined));
+    make(&gateway, &owner, json!({ "name": "s", "service": "builds" })).await?;
+    let admin = json!({ "role": "admin" });
+    ok(&gateway, "PATCH", "/platform/user/svc_builds", &owner, Some(admin)).await;
+    let service = json!({ "name": "s", "service": "builds" });
+    let service = make(&gateway, &owner, service).await?.0;
+    callers.push(("service".into(), "svc_builds".into(), service));
+
+    let mut matrix = String::new();
+    for (caller, actor, key) in &callers {
+        let whose = [
+            ("own", world.org, actor.as_str()),
+            ("viewer's", world.org, "usr_otherviewer"),
+            ("admin's", world.org, "usr_otheradmin"),
+            ("owner's", world.org, "usr_otherowner"),
+            ("service's", world.org, "svc_builds"),
+            ("foreign", world.theirs, "usr_far"),
+        ];
+        write!(matrix, "{caller}:")?;
+        for (name, org, owner) in whose {
+            let id = key_of(&world, org, owner).await?;
+            let (statuses, proved) = rotate_and_revoke(&gateway, key, &id).await?;
+            write!(matrix, " {name} {statuses};")?;
+            if let Some(me) = proved {
+                let proved = me["actor"]["id"].as_str().context("an actor")?;
+                ensure!(proved == actor || proved.starts_with("svc_"), "{caller} is {proved} now");
+            }
+        }
+        let made = json!({ "name": "x", "service": "other", "scopes": ["me.manage"] });
+        let made = call(&gateway, "POST", "/platform/key", key, Some(made)).await.0;
+        writeln!(matrix, " for a service {}", made.as_u16())?;
+    }
+    insta::assert_snapshot!(matrix, @"");
+    Ok(())
+}
+
+// Finding security-3 C1, and decision 0083: what only owners may wants a recent login.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_login_revokes_no_key_of_another_owner() -> Result<()> {
+    let world = World::new().await?;
+    let (gateway, ahead) = gateway_ahead(&world);
+    let ada = person(&world, "ada", OrgRole::Owner).await?;
+    person(&world, "eve", OrgRole::Owner).await?;
+    let browser = Browser::by_key(&gateway, &ada.key).await?;
+    ahead.store(16 * 60_000, Ordering::Release);
+    let path = format!("/platform/key/{}", key_of(&world, world.org, "usr_eve").await?);
+    assert_eq!(browser.status(&gateway, "DELETE", &path).await, 403);
+    let own = format!("/platform/key/{}", key_of(&world, world.org, "usr_ada").await?);
+    assert_eq!(browser.status(&gateway, "DELETE", &own).await, 200);
+    ahead.store(0, Ordering::Release);
+    assert_eq!(browser.status(&gateway, "DELETE", &path).await, 200);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Keys of people and service accounts.
 
-use access::{Actor, Need, OrgRole, Scopes};
+use access::{Actor, KeyDecision, KeyDeed, Need, OrgRole, Scopes, decide_key};
 use auth::MadeKey;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -206,7 +206,7 @@ pub(crate) struct RotateRequest {
     hours: Option<i64>,
 }
 
-/// Gives a key a second secret.
+/// Gives a key a second secret: one's own, or a service account's. A secret of another person's key would act as them.
 pub(crate) async fn rotate(
     caller: Caller,
     believes: Believes,
@@ -218,8 +218,9 @@ pub(crate) async fn rotate(
     if !(0..=MOST_HOURS).contains(&hours) {
         return Err(ApiError::Invalid(format!("`hours` is 0 to {MOST_HOURS}")));
     }
-    let (key, row) = own(&state, &caller, &key).await?;
-    let wider = Scopes::read(row.scopes.iter().map(String::as_str));
+    let (key, row) = find_key(&state, &caller, &believes, KeyDeed::Rotate, &key).await?;
+    // A scope of a newer build is wider than anything but everything.
+    let wider = Scopes::parse(row.scopes.iter().map(String::as_str)).unwrap_or(Scopes::all());
     if !caller.standing().scopes.contains(wider) {
         return Err(ApiError::Invalid("the key has scopes that this one has not".to_owned()));
     }
@@ -259,26 +260,55 @@ impl IntoResponse for Revoked {
     }
 }
 
-/// Revokes a key, with all logins that it began. Here it stops working at once, elsewhere within 5 s.
+/// Revokes a key, with all logins that it began. Here it stops working at once, elsewhere within 5 s. Only an owner
+/// revokes the key of another owner.
 pub(crate) async fn revoke(
     caller: Caller,
+    believes: Believes,
     State(state): State<ApiState>,
     Path(key): Path<String>,
     Params(query): Params<RevokeQuery>,
 ) -> Result<Revoked, ApiError> {
-    let (key, _) = own(&state, &caller, &key).await?;
+    let (key, _) = find_key(&state, &caller, &believes, KeyDeed::Revoke, &key).await?;
     let (org, now) = (caller.org(), state.clock().now_ms());
     let row = state.store().revoke_key(org, key.clone(), query.stop_work, now).await?;
     state.authenticator().forget(&CredentialInUse { org, via: Via::Key(key) });
     Ok(Revoked(row.into()))
 }
 
-/// Returns a key of the caller's, or of another owner if the caller may manage them. Others' keys are not found.
-async fn own(state: &ApiState, caller: &Caller, key: &str) -> Result<(KeyId, KeyRow), ApiError> {
+/// Returns a key to which the caller may do `deed`. To whoever manages no keys, others' are not there.
+async fn find_key(
+    state: &ApiState,
+    caller: &Caller,
+    believes: &Believes,
+    deed: KeyDeed,
+    key: &str,
+) -> Result<(KeyId, KeyRow), ApiError> {
     let key: KeyId = id(key)?;
-    let row = state.store().key(caller.org(), key.clone()).await?;
-    if row.owner != caller.standing().actor && !caller.standing().may(Need::KeyManage) {
-        return Err(ApiError::NotFound("the key was"));
+    let org = caller.org();
+    let row = state.store().key(org, key.clone()).await?;
+    let is_own = row.owner == caller.standing().actor;
+    // A service account is never an owner, and the first one may have no row.
+    let role = match &row.owner {
+        person @ Actor::User(_) if !is_own => {
+            state.store().principal(org, person.clone()).await?.role
+        }
+        Actor::User(_) | Actor::Service(_) => OrgRole::Admin,
+    };
+    match decide_key(caller.standing(), deed, &row.owner, role) {
+        KeyDecision::Yes => {}
+        KeyDecision::Hidden => return Err(ApiError::NotFound("the key was")),
+        KeyDecision::AnotherPerson => {
+            return Err(ApiError::Barred {
+                status: StatusCode::FORBIDDEN,
+                code: "NOT_YOUR_KEY",
+                message: "a new secret of this key would act as another person: let them rotate it, or revoke it",
+            });
+        }
+        KeyDecision::OwnerOnly => caller.wants(Need::OwnerManage)?,
+    }
+    if !is_own && role == OrgRole::Owner {
+        believes.wants_recent()?; // like all that only owners may
     }
     Ok((key, row))
 }
