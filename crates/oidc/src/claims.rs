@@ -12,6 +12,12 @@ const MAX_GROUPS: usize = 1_000;
 const OF_THE_TOKEN: [&str; 9] =
     ["at_hash", "c_hash", "nonce", "sid", "s_hash", "jti", "uti", "rh", "aio"];
 
+/// Claims that only the token makes: its signature proves them.
+const OF_THE_PROOF: [&str; 10] =
+    ["iss", "sub", "aud", "exp", "iat", "nonce", "oid", "tid", "auth_time", "azp"];
+const EMAIL: &str = "email";
+const EMAIL_VERIFIED: &str = "email_verified";
+
 /// The claims of a token whose signature, issuer, audience, time and nonce were proved.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Claims(Map<String, Value>);
@@ -61,8 +67,16 @@ impl Claims {
         self.0.get("auth_time").and_then(Value::as_i64)?.checked_mul(1_000)
     }
 
-    /// Adds claims that the provider's user information has and the token has not.
-    pub(crate) fn add(&mut self, more: Map<String, Value>) {
+    /// Adds claims that the provider's user information has and the token has not. Who the person is and when they proved
+    /// it is the token's to say. The address and its proof come from one source: that one of them is verified says nothing
+    /// about an address of the other's.
+    pub(crate) fn add(&mut self, mut more: Map<String, Value>) {
+        more.retain(|name, _| !OF_THE_PROOF.contains(&name.as_str()));
+        if !self.has(EMAIL) {
+            self.0.remove(EMAIL_VERIFIED);
+        } else if more.get(EMAIL) != self.0.get(EMAIL) {
+            more.remove(EMAIL_VERIFIED);
+        }
         for (name, value) in more {
             self.0.entry(name).or_insert(value);
         }
@@ -123,12 +137,12 @@ impl Claims {
     /// Returns the domain of the e-mail address, if the provider says that the address is the person's.
     #[must_use]
     pub fn verified_domain(&self) -> Option<String> {
-        let is_verified = match self.0.get("email_verified")? {
+        let is_verified = match self.0.get(EMAIL_VERIFIED)? {
             Value::Bool(verified) => *verified,
             Value::String(text) => text == "true",
             Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => false,
         };
-        let domain = self.text("email")?.rsplit_once('@')?.1.to_ascii_lowercase();
+        let domain = self.text(EMAIL)?.rsplit_once('@')?.1.to_ascii_lowercase();
         is_verified.then_some(domain)
     }
 }
@@ -192,5 +206,40 @@ mod tests {
         assert_eq!(of(json!("true")).verified_domain().as_deref(), Some("x.example"));
         assert_eq!(of(json!(false)).verified_domain(), None);
         assert_eq!(claims(json!({ "email": "a@x.example" })).verified_domain(), None);
+    }
+
+    // Finding security-3 M6: an address of the token counted as verified by the user information, and the other way round.
+    #[test]
+    fn an_address_is_verified_by_its_own_source() {
+        let joined = |token: Value, more: Value| {
+            let Value::Object(more) = more else { panic!("an object") };
+            let mut all = claims(token);
+            all.add(more);
+            all.verified_domain()
+        };
+        let typed = json!({ "email": "eve@ours.example" });
+        let proved = json!({ "email": "eve@evil.example", "email_verified": true });
+        assert_eq!(joined(typed.clone(), proved.clone()), None);
+        assert_eq!(joined(typed.clone(), json!({ "email_verified": true })), None);
+        assert_eq!(joined(json!({ "email_verified": true }), typed.clone()), None);
+        let known = Some("evil.example".to_owned());
+        assert_eq!(joined(proved.clone(), typed), known);
+        assert_eq!(joined(json!({}), proved.clone()), known);
+        assert_eq!(joined(json!({ "email_verified": true }), proved.clone()), known);
+        assert_eq!(joined(json!({ "email": "eve@evil.example" }), proved), known);
+    }
+
+    // A brother of M6: the user information is not signed, so it names nobody and moves no time.
+    #[test]
+    fn the_user_information_says_nothing_of_the_proof() {
+        let mut token = claims(json!({ "sub": "s" }));
+        let more = json!({ "oid": "o", "auth_time": 1, "sub": "t", "name": "Ada" });
+        let Value::Object(more) = more else { panic!("an object") };
+        token.add(more);
+        assert_eq!(
+            (token.text("oid"), token.auth_ms(), token.text("sub")),
+            (None, None, Some("s"))
+        );
+        assert_eq!(token.text("name"), Some("Ada"));
     }
 }

@@ -148,6 +148,10 @@ impl Providers {
         prompt: Option<CoreAuthPrompt>,
     ) -> Result<(Url, Attempt), OidcError> {
         let known = self.known(&connection.issuer).await?;
+        if !is_page(&connection.issuer, known.metadata.authorization_endpoint().url()) {
+            let why = "its authorization endpoint is no https address";
+            return Err(OidcError::Setup(why.to_owned()));
+        }
         let client = client(connection, &known)?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let mut asking = client
@@ -251,6 +255,10 @@ impl Providers {
     ) -> Option<Url> {
         let known = self.known(&connection.issuer).await.ok()?;
         let end = known.metadata.additional_metadata().end_session_endpoint.clone()?;
+        if !is_page(&connection.issuer, end.url()) {
+            tracing::info!(issuer = %connection.issuer, "its end-session endpoint is no https address");
+            return None;
+        }
         let mut request = LogoutRequest::from(end)
             .set_client_id(ClientId::new(connection.client_id.clone()))
             .set_post_logout_redirect_uri(PostLogoutRedirectUrl::from_url(back.clone()));
@@ -260,6 +268,15 @@ impl Providers {
             request = request.set_id_token_hint(hint);
         }
         Some(request.http_get_url())
+    }
+}
+
+/// Returns whether a browser may be sent to an address of a provider: by https, or by http where the issuer is reached so.
+fn is_page(issuer: &Issuer, url: &Url) -> bool {
+    match url.scheme() {
+        "https" => true,
+        "http" => issuer.as_str().starts_with("http://"),
+        _ => false,
     }
 }
 
@@ -324,4 +341,24 @@ fn no_token(error: CoreRequestTokenError<HttpError>) -> OidcError {
 /// Returns a provider's words in a form that is safe to show.
 fn shown(words: &str) -> String {
     words.chars().filter(|c| !c.is_control()).take(MAX_WORDS_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Finding security-3, low: a page of ours went wherever the provider's configuration said.
+    #[test]
+    fn a_browser_is_sent_to_web_pages_alone() {
+        let may = |issuer: &str, url: &str| {
+            let issuer = Issuer::parse(issuer).expect("an issuer");
+            is_page(&issuer, &Url::parse(url).expect("a URL"))
+        };
+        let (https, http) = ("https://id.example.com", "http://127.0.0.1:9000");
+        assert!(may(https, "https://id.example.com/end") && may(http, "http://127.0.0.1:9000/end"));
+        for url in ["javascript:alert(1)", "data:text/html,x", "http://id.example.com/end"] {
+            assert!(!may(https, url), "{url}");
+        }
+        assert!(!may(http, "javascript:alert(1)"));
+    }
 }
