@@ -87,6 +87,14 @@ try {
   const others = await owner.evaluate(async () => (await fetch('/platform/me')).status);
   seen({ alert, logins, others, left: await locked.getByRole('region', { name: 'Recovery codes' }).innerText() });
 
+  // Finding security-3, low: a link that somebody else sent replaced one's login without a word.
+  await locked.goto('about:blank');
+  await locked.goto(`${service}/login#${'x'.repeat(84)}`);
+  await locked.getByText('This link signs you in anew').waitFor();
+  await check(locked, 'a link of somebody else');
+  await button(locked, 'Stay signed in').click();
+  await locked.waitForURL((url) => !url.pathname.startsWith('/login'));
+
   await page.goto(`${service}/login`);
   await button(page, 'Continue with Example').waitFor();
   await check(page, 'login');

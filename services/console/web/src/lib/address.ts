@@ -20,3 +20,11 @@ export function returnPath(query: URLSearchParams): string | undefined {
   const path = query.get('return');
   return path && /^\/o\/[^/\\]/.test(path) && !path.includes('\\') ? path : undefined;
 }
+
+/** Leaves the console for another page. An address of a provider is a page, never a script. */
+export function visit(url: string) {
+  if (isPage(url)) location.assign(url);
+  else throw new Error('the provider named an address that is no web page; ask an owner to look at the connection');
+}
+
+export const isPage = (url: string) => /^https?:\/\//i.test(url);

@@ -1,6 +1,6 @@
 /** Who is signed in. */
 import { ApiError, request, steadily, useKey, whenSignedOut } from './api';
-import { returnPath } from './address';
+import { isPage, returnPath } from './address';
 import { go, route } from './router.svelte';
 import type { AuthView, Me } from './types';
 
@@ -100,7 +100,7 @@ export async function signOut() {
   } finally {
     useKey(undefined);
     me = undefined;
-    if (next) location.assign(next);
+    if (next && isPage(next)) location.assign(next);
     else go('/login', { replace: true });
   }
 }

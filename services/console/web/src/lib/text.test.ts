@@ -4,7 +4,7 @@ import { read } from './follow';
 import { ago, count, place, repositoryDirectory, titled, took, usd } from './format';
 import { lex, safeLink, unescaped, visible } from './markdown';
 import { countsOf, rowsOf } from './patch';
-import { parse, returnPath } from './address';
+import { isPage, parse, returnPath } from './address';
 import { linesOf, spansOf } from './terminal';
 
 describe('markdown', () => {
@@ -146,6 +146,14 @@ describe('an address of the console', () => {
     expect(back('/o/org_1/needs')).toBe('/o/org_1/needs');
     for (const path of ['//evil.example', 'https://evil.example', '/o//evil', '/o/\\evil', '/login', '/platform/logout']) {
       expect(back(path), path).toBeUndefined();
+    }
+  });
+
+  // Finding security-3, low: an address of a provider was opened whatever it was.
+  it('to leave for is a web page', () => {
+    expect(isPage('https://id.example.com/end')).toBe(true);
+    for (const url of ['javascript:alert(1)', ' javascript:alert(1)', 'data:text/html,x', '//evil.example', '']) {
+      expect(isPage(url), url).toBe(false);
     }
   });
 });
