@@ -25,12 +25,7 @@ pub enum KeyDecision {
 /// Decides whether `standing` may do `deed` to a key of `owner`, whose role is `role`. Nobody gets a secret that stands
 /// for another person, and nobody below an owner shuts an owner out.
 #[must_use]
-pub fn decide_key(
-    standing: &Standing,
-    deed: KeyDeed,
-    owner: &Actor,
-    role: OrgRole,
-) -> KeyDecision {
+pub fn decide_key(standing: &Standing, deed: KeyDeed, owner: &Actor, role: OrgRole) -> KeyDecision {
     if *owner == standing.actor {
         return KeyDecision::Yes;
     }

@@ -50,6 +50,7 @@ pub(crate) use import::{FilesFate, ImportQuery, import};
 pub(crate) use interrupt::{AbortRequest, InterruptedView, aborted, interrupt};
 pub(crate) use login::{
     Begun, Visit, by_code as begin_by_code, by_key as begin_by_key, by_link as begin_by_link,
+    refuse_confined,
 };
 pub(crate) use messages::{context, one, prompt_row, transcript};
 pub(crate) use models::{

@@ -132,9 +132,23 @@ impl Site {
         };
         let host = host.to_ascii_lowercase();
         let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
+        self.is_public(&host) || self.hosts.iter().any(|known| *known == host || *known == name)
+    }
+
+    /// Returns whether a host is that of the public URL. It is in lower case.
+    fn is_public(&self, host: &str) -> bool {
         let own_port = if self.url.is_https { ":443" } else { ":80" };
-        host.strip_suffix(own_port).unwrap_or(&host) == self.url.authority
-            || self.hosts.iter().any(|known| *known == host || *known == name)
+        host.strip_suffix(own_port).unwrap_or(host) == self.url.authority
+    }
+
+    /// Returns whether a page of this scheme and host may be ours. By https nobody reaches a service whose public URL is
+    /// http, and by http nobody its public host where that is https.
+    pub(crate) fn is_reached_by(&self, scheme: &str, host: &str) -> bool {
+        match scheme {
+            "https" => self.url.is_https,
+            "http" => !(self.url.is_https && self.is_public(&host.to_ascii_lowercase())),
+            _ => false,
+        }
     }
 }
 
@@ -179,5 +193,18 @@ mod tests {
         };
         assert!(named("CODE.example.com") && named("code.example.com:443") && named("oc.lan:8080"));
         assert!(!named("code.example.com:444") && !named("evil.example") && !named("x.oc.lan"));
+    }
+
+    // Finding security-3, low: `Origin: https://host` was ours over http.
+    #[test]
+    fn another_scheme_is_another_site() {
+        let site = |text: &str| Site::new(url(text), Vec::new(), "x");
+        let (http, https) = (site("http://127.0.0.1:4096"), site("https://code.example.com"));
+        assert!(http.is_reached_by("http", "127.0.0.1:4096"));
+        assert!(!http.is_reached_by("https", "127.0.0.1:4096"));
+        assert!(https.is_reached_by("https", "Code.example.com"));
+        assert!(!https.is_reached_by("http", "Code.example.com"));
+        assert!(https.is_reached_by("http", "10.0.0.5:4096"), "beside its proxy");
+        assert!(!https.is_reached_by("ftp", "code.example.com"));
     }
 }

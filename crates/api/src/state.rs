@@ -70,6 +70,8 @@ struct Shared {
     feeds: Arc<Feeds>,
     homes: Homes,
     streams: Arc<Shares>,
+    waits: Arc<Shares>,
+    uploads: Arc<Shares>,
     large_reads: LargeReads,
     large_forks: Arc<Semaphore>,
     provider_lists: Kept,
@@ -121,6 +123,8 @@ impl ApiState {
                 feeds,
                 homes,
                 streams: Shares::of_streams(),
+                waits: Shares::of_waits(),
+                uploads: Shares::of_uploads(),
                 large_reads: LargeReads::default(),
                 large_forks: Arc::new(Semaphore::new(1)),
                 provider_lists: Kept::default(),
@@ -224,6 +228,14 @@ impl ApiState {
                 cause: None,
             }),
         }
+    }
+
+    pub(crate) fn waits(&self) -> &Arc<Shares> {
+        &self.shared.waits
+    }
+
+    pub(crate) fn uploads(&self) -> &Arc<Shares> {
+        &self.shared.uploads
     }
 
     pub(crate) fn large_reads(&self) -> &LargeReads {

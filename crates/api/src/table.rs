@@ -4,6 +4,7 @@ mod browser;
 pub(crate) mod contract;
 mod document;
 mod gate;
+mod kept_document;
 mod native;
 mod openapi;
 mod operations;

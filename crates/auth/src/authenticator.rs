@@ -1,5 +1,6 @@
 mod link;
 mod recover;
+mod throttle;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,11 +9,12 @@ use std::time::Duration;
 
 use domain::{Clock, OrgId, TimestampMs};
 use http::HeaderMap;
-use store::{CredentialInUse, Proof, Store, StoreError, Via};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use store::{CredentialInUse, Proof, ShownSecret, Store, StoreError, Via};
+use tokio::sync::Semaphore;
 
 pub use self::link::LinkError;
 pub use self::recover::{CodeError, Recovered};
+use self::throttle::{Misses, SCREENED};
 use crate::belief::{Belief, BeliefState, Believed};
 use crate::{
     CookieError, CredentialError, KeyForm, KeyFormError, Token, check_form, hash, read_cookie,
@@ -25,11 +27,6 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 const MAX_ENTRIES: usize = 10_000;
 /// The number of concurrent lookups.
 const LOOKUPS: usize = 2;
-/// The longest wait of a lookup for its turn.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The most lookups of unknown keys per address and window of time.
-const MISSES: u32 = 20;
-const WINDOW: Duration = Duration::from_secs(10);
 /// How often those in use are asked for again.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 /// How long one such query may take.
@@ -73,7 +70,7 @@ pub enum PutOff {
     /// Too many look-ups were under way, so this one waited too long. Retry.
     #[error("too many keys, codes and links are being checked")]
     Busy,
-    /// The address has sent many unknown secrets.
+    /// The address has sent many unknown secrets, and this is another one.
     #[error("this address has sent too many unknown keys, codes or links")]
     TooMany,
 }
@@ -132,6 +129,8 @@ pub struct Authenticator {
     /// Bounds concurrent lookups. They share connections with sweeps and `/readyz`, which must always have
     /// some left.
     places: Semaphore,
+    /// Bounds those that wait to be screened.
+    screens: Semaphore,
     misses: Mutex<Misses>,
 }
 
@@ -140,7 +139,8 @@ impl Authenticator {
     #[must_use]
     pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
         let (cache, misses) = (Mutex::default(), Mutex::default());
-        Self { store, clock, cache, places: Semaphore::new(LOOKUPS), misses }
+        let (places, screens) = (Semaphore::new(LOOKUPS), Semaphore::new(SCREENED));
+        Self { store, clock, cache, places, screens, misses }
     }
 
     /// Returns the belief in what a request shows. `peer` is the caller's address, if known.
@@ -165,9 +165,21 @@ impl Authenticator {
             Some(Cached::Unknown) => return Err(AuthError::LoginOver),
             None => {}
         }
-        // A caller with a valid key is not locked out by others behind the same proxy.
+        let unknown = || if form.is_some() { AuthError::Unknown } else { AuthError::LoginOver };
         let was_valid = self.lock().secrets.contains_key(&hash);
-        let _place = self.place(peer.filter(|_| !was_valid)).await?;
+        let secret = match (shown, &form) {
+            (Shown::Cookie(token), _) => {
+                ShownSecret::Cookie(token.org(), token.login_id(), hash.to_vec())
+            }
+            (Shown::Key(_), Some(KeyForm::Owned(id))) => {
+                ShownSecret::Key(id.clone(), hash.to_vec())
+            }
+            (Shown::Key(_), _) => ShownSecret::OldKey(hash.to_vec()),
+        };
+        let Some(_place) = self.place(peer.filter(|_| !was_valid), secret).await? else {
+            self.note_unknown(hash, peer);
+            return Err(unknown());
+        };
         let asked = self.clock.monotonic();
         let answer = match (shown, &form) {
             (Shown::Cookie(token), _) => self.login(token).await,
@@ -179,27 +191,10 @@ impl Authenticator {
         match answer {
             Ok(proof) => Ok(self.believe(hash, &proof, asked)),
             Err(StoreError::NotFound) => {
-                let now = self.clock.monotonic();
-                let mut cache = self.lock();
-                cache.secrets.remove(&hash);
-                make_room(&mut cache.unknown, |until| *until > now);
-                cache.unknown.insert(hash, now + UNKNOWN_FOR);
-                drop(cache);
-                self.misses().note(peer, now);
-                Err(if form.is_some() { AuthError::Unknown } else { AuthError::LoginOver })
+                self.note_unknown(hash, peer);
+                Err(unknown())
             }
             Err(error) => Err(AuthError::Unavailable(error)),
-        }
-    }
-
-    /// Waits for a place for one look-up, unless `peer` has shown many unknown secrets.
-    async fn place(&self, peer: Option<IpAddr>) -> Result<SemaphorePermit<'_>, PutOff> {
-        if self.misses().is_over(peer, self.clock.monotonic()) {
-            return Err(PutOff::TooMany);
-        }
-        match tokio::time::timeout(PATIENCE, self.places.acquire()).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) | Err(_) => Err(PutOff::Busy),
         }
     }
 
@@ -217,13 +212,15 @@ impl Authenticator {
         Err(StoreError::NotFound)
     }
 
-    /// Ends a login: here at once, elsewhere within seconds.
+    /// Ends a login, with those that its links began: here at once, elsewhere within seconds.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn end_login(&self, org: OrgId, login: domain::LoginId) -> Result<(), StoreError> {
-        self.store.end_login(org, login.clone(), self.clock.now_ms()).await?;
-        self.forget(&CredentialInUse { org, via: Via::Login(login) });
+        let ended = self.store.end_login(org, login.clone(), self.clock.now_ms()).await?;
+        for login in ended.into_iter().chain([login]) {
+            self.forget(&CredentialInUse { org, via: Via::Login(login) });
+        }
         Ok(())
     }
 
@@ -410,43 +407,6 @@ fn renewed(
     Some(belief.clone())
 }
 
-/// Counts of unknown keys by address and window of time.
-#[derive(Default)]
-struct Misses(HashMap<IpAddr, (Duration, u32)>);
-
-impl Misses {
-    fn is_over(&self, peer: Option<IpAddr>, now: Duration) -> bool {
-        let found = peer.and_then(|peer| self.0.get(&network(peer)));
-        found.is_some_and(|(since, count)| now < *since + WINDOW && *count >= MISSES)
-    }
-
-    fn note(&mut self, peer: Option<IpAddr>, now: Duration) {
-        let Some(peer) = peer else { return };
-        if self.0.len() >= MAX_ENTRIES {
-            self.0.retain(|_, (since, _)| now < *since + WINDOW);
-            if self.0.len() >= MAX_ENTRIES {
-                self.0.clear();
-            }
-        }
-        let (since, count) = self.0.entry(network(peer)).or_insert((now, 0));
-        if now >= *since + WINDOW {
-            (*since, *count) = (now, 0);
-        }
-        *count += 1;
-    }
-}
-
-/// Returns the network of an address: an owner of one IPv6 address has 2^64 of them.
-fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => ip.into(),
-        IpAddr::V6(ip) => {
-            let [a, b, c, d, ..] = ip.segments();
-            std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-    }
-}
-
 fn make_room<K, V>(entries: &mut HashMap<K, V>, is_fresh: impl Fn(&V) -> bool) {
     if entries.len() >= MAX_ENTRIES {
         entries.retain(|_, entry| is_fresh(entry));
@@ -459,23 +419,6 @@ fn make_room<K, V>(entries: &mut HashMap<K, V>, is_fresh: impl Fn(&V) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    // Finding security 10: a flood of random keys took the connections that readiness checks need.
-    #[test]
-    fn an_address_with_many_unknown_keys_is_put_off() {
-        let ip = |text: &str| Some(text.parse::<IpAddr>().expect("an address"));
-        let (mut misses, at) = (Misses::default(), Duration::from_secs);
-        for _ in 0..MISSES {
-            assert!(!misses.is_over(ip("2001:db8::1"), at(100)));
-            misses.note(ip("2001:db8::1"), at(100));
-        }
-        assert!(misses.is_over(ip("2001:db8::2"), at(101)), "the same network");
-        assert!(!misses.is_over(ip("2001:db8:1::1"), at(101)));
-        assert!(!misses.is_over(None, at(101)));
-        assert!(!misses.is_over(ip("2001:db8::1"), at(100) + WINDOW));
-        misses.note(ip("2001:db8::1"), at(100) + WINDOW);
-        assert!(!misses.is_over(ip("2001:db8::1"), at(101) + WINDOW));
-    }
 
     #[test]
     fn a_full_cache_keeps_what_is_fresh_and_never_grows_past_its_bound() {

@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::{LoginId, OrgId, TimestampMs, UserId};
-use store::{BeganBy, NewLogin, NewLoginLink};
+use store::{BeganBy, LinkMaker, NewLogin, NewLoginLink};
 use uuid::Uuid;
 
 use crate::hash;
@@ -69,6 +69,7 @@ impl Token {
             hash: token.hash().to_vec(),
             expires_ms: now + LOGIN_LIFE,
             key: None,
+            parent: None,
             auth_ms: None,
             by,
             address: None,
@@ -85,10 +86,15 @@ impl Token {
 
     /// Generates the token of a login link, and the row to store.
     #[must_use]
-    pub fn link(org: OrgId, user: UserId, now: TimestampMs) -> (Self, NewLoginLink) {
+    pub fn link(
+        org: OrgId,
+        user: UserId,
+        maker: LinkMaker,
+        now: TimestampMs,
+    ) -> (Self, NewLoginLink) {
         let token = Self::make(org, random(ID_CHARS));
         let (id, hash) = (token.id.clone(), token.hash().to_vec());
-        (token, NewLoginLink { id, user, hash, expires_ms: now + LINK_LIFE })
+        (token, NewLoginLink { id, user, hash, expires_ms: now + LINK_LIFE, maker })
     }
 
     /// Returns the organisation that it names.
@@ -138,14 +144,14 @@ mod tests {
         assert_eq!(row.expires_ms, 5 + LOGIN_LIFE);
         let next = cookie.next();
         assert!(next.id() == cookie.id() && next.text() != cookie.text());
-        let (link, _) = Token::link(OrgId::FIRST, user, 5);
+        let (link, _) = Token::link(OrgId::FIRST, user, LinkMaker::Operator, 5);
         assert!(!format!("{link:?}").contains(link.text().rsplit('.').next().expect("a secret")));
     }
 
     #[test]
     fn what_cannot_be_a_token_is_refused_without_a_look() {
         let user: UserId = "usr_a".parse().expect("an id");
-        let text = Token::link(OrgId::FIRST, user, 5).0.text().to_owned();
+        let text = Token::link(OrgId::FIRST, user, LinkMaker::Operator, 5).0.text().to_owned();
         for wrong in ["", "a.b.c", &text[1..], &text[..text.len() - 1], &format!("{text}.x")] {
             assert!(Token::read(wrong).is_none(), "{wrong}");
         }

@@ -22,8 +22,6 @@ use crate::connections::Limit;
 use crate::error::copied;
 use crate::lane::{self, Lane, Taken, note};
 
-/// Statements of one kind of call under way at a time: more would carry fewer calls each.
-const FLIGHTS: usize = 2;
 /// Calls in one statement.
 const MOST: usize = 64;
 /// Bytes that the calls of one statement bring, so that Postgres answers in time. The first has any number.
@@ -43,6 +41,9 @@ pub(crate) trait Call: Sized + Send + Sync + 'static {
     /// Whether a call that may have been made can be made again, and its caller is told the same. Where it cannot,
     /// the caller is told that nobody knows, and has to look.
     const MAY_REPEAT: bool;
+
+    /// Statements of one kind of call under way at a time: more would carry fewer calls each.
+    const FLIGHTS: usize = 2;
 
     /// About how many bytes it brings to the database.
     fn bytes(&self) -> usize {
@@ -105,7 +106,7 @@ impl<C: Call> Batches<C> {
             let id = state.next_id;
             state.next_id += 1;
             state.waiting.push_back(Waiting { id, call, caller });
-            let begins = state.flights < FLIGHTS;
+            let begins = state.flights < C::FLIGHTS;
             state.flights += usize::from(begins);
             (id, begins)
         };

@@ -4,6 +4,7 @@ use domain::{IdpId, OrgId, TimestampMs};
 use uuid::Uuid;
 
 use crate::alert::{NewAlert, tell_owners};
+use crate::login::end_begun_by;
 use crate::pool::Tx;
 use crate::{Sealed, Store, StoreError};
 
@@ -379,15 +380,17 @@ impl Store {
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
                 lock(tx, org, &id).await?;
-                sqlx::query!(
+                let ended = sqlx::query_scalar!(
                     "UPDATE login l SET ended_ms = $3 FROM idp_login i
-                    WHERE i.org_id = $1 AND i.idp_id = $2 AND l.org_id = $1 AND l.id = i.login_id AND l.ended_ms IS NULL",
+                    WHERE i.org_id = $1 AND i.idp_id = $2 AND l.org_id = $1 AND l.id = i.login_id AND l.ended_ms IS NULL
+                    RETURNING l.id",
                     org.0,
                     id.as_str(),
                     now,
                 )
-                .execute(&mut **tx)
+                .fetch_all(&mut **tx)
                 .await?;
+                end_begun_by(tx, org, ended, None, now).await?;
                 sqlx::query!("DELETE FROM idp WHERE org_id = $1 AND id = $2", org.0, id.as_str())
                     .execute(&mut **tx)
                     .await?;

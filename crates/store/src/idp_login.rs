@@ -7,7 +7,7 @@ use crate::pool::Tx;
 use crate::principal::read_role;
 use crate::{Sealed, Store, StoreError};
 
-/// The most sign-ins of a connection that are under way. Whoever begins more forgets the oldest.
+/// The most used sign-ins of a connection that are remembered.
 const MAX_ATTEMPTS: i64 = 5_000;
 
 /// The purpose of a sign-in.
@@ -22,14 +22,6 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Login => "login",
-            Self::Link(_) => "link",
-            Self::Test => "test",
-        }
-    }
-
     fn read(purpose: &str, user: Option<String>) -> Result<Self, StoreError> {
         match (purpose, user) {
             ("login", None) => Ok(Self::Login),
@@ -40,7 +32,7 @@ impl Purpose {
     }
 }
 
-/// A sign-in whose browser is at the provider.
+/// A sign-in whose browser is at the provider, as a gateway of the build before keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginAttempt {
     /// The connection.
@@ -113,58 +105,57 @@ pub enum Linked {
 }
 
 impl Store {
-    /// Keeps a sign-in until its browser comes back, and forgets those that are over.
+    /// Uses a sign-in up that its browser carries: of requests that bring the same state back, one gets `true`. Until it is
+    /// too late for that state, a row says that it was used. Rows that are over are forgotten, and of more than 5,000 the
+    /// oldest: nobody waits for another's rows, and whoever repeats a sign-in that is forgotten meets the provider.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when the connection was deleted meanwhile.
-    pub async fn add_login_attempt(
+    /// When the database fails.
+    pub async fn use_login_attempt(
         &self,
         org: OrgId,
-        attempt: LoginAttempt,
+        idp: IdpId,
+        state: Vec<u8>,
+        secret: i32,
+        expires_ms: TimestampMs,
         now: TimestampMs,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
                 sqlx::query!(
-                    "DELETE FROM login_attempt WHERE org_id = $1 AND idp_id = $2 AND (expires_ms <= $3
-                        OR expires_ms <= (SELECT a.expires_ms FROM login_attempt a WHERE a.org_id = $1 AND a.idp_id = $2
-                            ORDER BY a.expires_ms DESC OFFSET $4 LIMIT 1))",
+                    "DELETE FROM login_attempt d WHERE d.org_id = $1 AND d.idp_id = $2 AND d.state_hash IN (
+                        SELECT a.state_hash FROM login_attempt a WHERE a.org_id = $1 AND a.idp_id = $2
+                            AND (a.expires_ms <= $3 OR a.expires_ms <= (
+                                SELECT b.expires_ms FROM login_attempt b WHERE b.org_id = $1 AND b.idp_id = $2
+                                ORDER BY b.expires_ms DESC OFFSET $4 LIMIT 1))
+                        ORDER BY a.expires_ms LIMIT 100 FOR UPDATE SKIP LOCKED)",
                     org.0,
-                    attempt.idp.as_str(),
+                    idp.as_str(),
                     now,
                     MAX_ATTEMPTS,
                 )
                 .execute(&mut **tx)
                 .await?;
-                let user = match &attempt.purpose {
-                    Purpose::Link(user) => Some(user.as_str()),
-                    Purpose::Login | Purpose::Test => None,
-                };
-                let added = sqlx::query!(
-                    "INSERT INTO login_attempt (org_id, idp_id, state_hash, browser_hash, purpose, user_id, return_to,
-                        sealed, secret_id, expires_ms, former_id)
-                    SELECT $1, i.id, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM idp i WHERE i.org_id = $1 AND i.id = $2",
+                let used = sqlx::query!(
+                    "INSERT INTO login_attempt (org_id, idp_id, state_hash, browser_hash, purpose, return_to, sealed,
+                        secret_id, expires_ms)
+                    SELECT $1, i.id, $3, '', 'login', '', '', $4, $5 FROM idp i WHERE i.org_id = $1 AND i.id = $2
+                    ON CONFLICT DO NOTHING",
                     org.0,
-                    attempt.idp.as_str(),
-                    attempt.state,
-                    attempt.browser,
-                    attempt.purpose.as_str(),
-                    user,
-                    attempt.return_to,
-                    attempt.sealed.bytes,
-                    attempt.sealed.secret,
-                    attempt.expires_ms,
-                    attempt.former.as_ref().map(LoginId::as_str),
+                    idp.as_str(),
+                    state,
+                    secret,
+                    expires_ms,
                 )
                 .execute(&mut **tx)
                 .await?;
-                if added.rows_affected() == 0 { Err(StoreError::NotFound) } else { Ok(()) }
+                Ok(used.rows_affected() > 0)
             })
         })
         .await
     }
 
-    /// Uses a sign-in up: of browsers that bring the same state back, one gets it. `None`: there is none of this
+    /// Uses a sign-in up that a gateway of the build before keeps: of browsers that bring the same state back, one gets it. `None`: there is none of this
     /// connection, state and browser, or it is too late.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
-//! Logins of people in browsers, and the links that begin them.
+//! Logins of people in browsers.
 
 use domain::{KeyId, LoginId, OrgId, TimestampMs, UserId};
-use subtle::ConstantTimeEq;
 
+use crate::pool::Tx;
 use crate::{FORMER_COOKIE, LOGIN_IDLE, Store, StoreError};
 
 /// How a login began.
@@ -44,6 +44,8 @@ pub struct NewLogin {
     pub expires_ms: TimestampMs,
     /// The key that it began with: it ends when that is revoked.
     pub key: Option<KeyId>,
+    /// The login whose link it began with: it is ended with that.
+    pub parent: Option<LoginId>,
     /// When its person proved who they are, if that was before it began.
     pub auth_ms: Option<TimestampMs>,
     /// How it begins.
@@ -73,118 +75,12 @@ pub struct LoginRow {
     pub agent: Option<String>,
 }
 
-/// A link that logs a person in once.
-#[derive(Debug, Clone)]
-pub struct NewLoginLink {
-    /// Its id, which is in the token.
-    pub id: String,
-    /// Whom it logs in.
-    pub user: UserId,
-    /// SHA-256 of the token.
-    pub hash: Vec<u8>,
-    /// When it stops working.
-    pub expires_ms: TimestampMs,
-}
-
-/// The fate of a link that somebody followed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LinkTaken {
-    /// It logs this person in. It does so once.
-    Good(UserId),
-    /// Somebody has followed it before.
-    Used,
-    /// It was good until then.
-    Expired,
-    /// There is no such link, or its person is disabled.
-    Unknown,
-}
-
 impl Store {
-    /// Stores a link, and forgets the person's links that are over.
+    /// Begins a login, and forgets the person's logins that ended long ago. The key and the login that it is begun with
+    /// are locked meanwhile: whoever revokes them ends it too.
     ///
     /// # Errors
-    /// When the database fails.
-    pub async fn create_login_link(
-        &self,
-        org: OrgId,
-        link: NewLoginLink,
-        now: TimestampMs,
-    ) -> Result<(), StoreError> {
-        self.in_tenant(org, move |tx| {
-            Box::pin(async move {
-                sqlx::query!(
-                    "DELETE FROM login_link WHERE org_id = $1 AND user_id = $2 AND expires_ms < $3",
-                    org.0,
-                    link.user.as_str(),
-                    now - LINK_KEPT,
-                )
-                .execute(&mut **tx)
-                .await?;
-                sqlx::query!(
-                    "INSERT INTO login_link (org_id, id, user_id, hash, expires_ms) VALUES ($1, $2, $3, $4, $5)",
-                    org.0,
-                    link.id,
-                    link.user.as_str(),
-                    link.hash,
-                    link.expires_ms,
-                )
-                .execute(&mut **tx)
-                .await?;
-                Ok(())
-            })
-        })
-        .await
-    }
-
-    /// Uses a link up. Of requests that come together, one gets the person.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn take_login_link(
-        &self,
-        org: OrgId,
-        id: String,
-        hash: Vec<u8>,
-        now: TimestampMs,
-    ) -> Result<LinkTaken, StoreError> {
-        self.in_tenant(org, move |tx| {
-            Box::pin(async move {
-                let row = sqlx::query!(
-                    "SELECT l.user_id, l.hash, l.expires_ms, l.used_ms FROM login_link l
-                    JOIN principal p ON p.org_id = l.org_id AND p.id = l.user_id
-                    WHERE l.org_id = $1 AND l.id = $2 AND p.disabled_ms IS NULL FOR UPDATE OF l",
-                    org.0,
-                    id,
-                )
-                .fetch_optional(&mut **tx)
-                .await?;
-                let Some(row) = row.filter(|row| bool::from(row.hash.ct_eq(&hash))) else {
-                    return Ok(LinkTaken::Unknown);
-                };
-                if row.used_ms.is_some() {
-                    return Ok(LinkTaken::Used);
-                }
-                if row.expires_ms <= now {
-                    return Ok(LinkTaken::Expired);
-                }
-                sqlx::query!(
-                    "UPDATE login_link SET used_ms = $3 WHERE org_id = $1 AND id = $2",
-                    org.0,
-                    id,
-                    now,
-                )
-                .execute(&mut **tx)
-                .await?;
-                Ok(LinkTaken::Good(row.user_id.parse()?))
-            })
-        })
-        .await
-    }
-
-    /// Begins a login, and forgets the person's logins that ended long ago.
-    ///
-    /// # Errors
-    /// When the database fails.
+    /// [`StoreError::NotFound`] when that key or login has ended.
     pub async fn create_login(
         &self,
         org: OrgId,
@@ -197,14 +93,34 @@ impl Store {
                     "DELETE FROM login WHERE org_id = $1 AND user_id = $2 AND expires_ms < $3",
                     org.0,
                     login.user.as_str(),
-                    now - LINK_KEPT,
+                    now - OVER_KEPT,
                 )
                 .execute(&mut **tx)
                 .await?;
+                if let Some(key) = &login.key {
+                    sqlx::query_scalar!(
+                        "SELECT id FROM api_key WHERE org_id = $1 AND id = $2 AND revoked_ms IS NULL FOR SHARE",
+                        org.0,
+                        key.as_str(),
+                    )
+                    .fetch_optional(&mut **tx)
+                    .await?
+                    .ok_or(StoreError::NotFound)?;
+                }
+                if let Some(parent) = &login.parent {
+                    sqlx::query_scalar!(
+                        "SELECT id FROM login WHERE org_id = $1 AND id = $2 AND ended_ms IS NULL FOR SHARE",
+                        org.0,
+                        parent.as_str(),
+                    )
+                    .fetch_optional(&mut **tx)
+                    .await?
+                    .ok_or(StoreError::NotFound)?;
+                }
                 sqlx::query!(
                     "INSERT INTO login (org_id, id, user_id, hash, created_ms, rotated_ms, expires_ms, key_id, auth_ms,
-                        began_by, address, agent)
-                    VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, $11)",
+                        began_by, address, agent, parent_id)
+                    VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, $11, $12)",
                     org.0,
                     login.id.as_str(),
                     login.user.as_str(),
@@ -216,6 +132,7 @@ impl Store {
                     login.by.as_str(),
                     login.address,
                     login.agent,
+                    login.parent.as_ref().map(LoginId::as_str),
                 )
                 .execute(&mut **tx)
                 .await?;
@@ -257,7 +174,7 @@ impl Store {
         .await
     }
 
-    /// Ends a login everywhere. One that has ended stays so.
+    /// Ends a login everywhere, with those that its links began. One that has ended stays so. Returns what has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -266,22 +183,53 @@ impl Store {
         org: OrgId,
         id: LoginId,
         now: TimestampMs,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<LoginId>, StoreError> {
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
-                sqlx::query!(
-                    "UPDATE login SET ended_ms = $3 WHERE org_id = $1 AND id = $2 AND ended_ms IS NULL",
+                let ended = sqlx::query_scalar!(
+                    "UPDATE login SET ended_ms = $3 WHERE org_id = $1 AND id = $2 AND ended_ms IS NULL RETURNING id",
                     org.0,
                     id.as_str(),
                     now,
                 )
-                .execute(&mut **tx)
+                .fetch_all(&mut **tx)
                 .await?;
-                Ok(())
+                end_begun_by(tx, org, ended, None, now).await
             })
         })
         .await
     }
+}
+
+/// Ends the logins that began with links of `ended`, and those that began with theirs, but `kept`. Returns all that
+/// have ended. It runs after the statement that ended the first ones: a login that began meanwhile is seen by then.
+pub(crate) async fn end_begun_by(
+    tx: &mut Tx,
+    org: OrgId,
+    mut ended: Vec<String>,
+    kept: Option<&LoginId>,
+    now: TimestampMs,
+) -> Result<Vec<LoginId>, StoreError> {
+    let begun = sqlx::query_scalar!(
+        "UPDATE login SET ended_ms = $3 WHERE org_id = $1 AND ended_ms IS NULL AND ($4::text IS NULL OR id <> $4)
+            AND id IN (
+                WITH RECURSIVE begun AS (
+                    SELECT id FROM login WHERE org_id = $1 AND parent_id = ANY ($2)
+                    UNION
+                    SELECT l.id FROM login l JOIN begun b ON l.parent_id = b.id WHERE l.org_id = $1
+                )
+                SELECT id FROM begun
+            )
+        RETURNING id",
+        org.0,
+        &ended,
+        now,
+        kept.map(LoginId::as_str),
+    )
+    .fetch_all(&mut **tx)
+    .await?;
+    ended.extend(begun);
+    ended.into_iter().map(|id| Ok(id.parse()?)).collect()
 }
 
 impl Store {
@@ -356,7 +304,8 @@ impl Store {
         .await
     }
 
-    /// Ends logins of a person everywhere: one, or all but `kept`. Returns those that it has ended.
+    /// Ends logins of a person everywhere: one with those that its links began, or all but `kept`. Returns those that it
+    /// has ended.
     ///
     /// # Errors
     /// When the database fails.
@@ -381,7 +330,7 @@ impl Store {
                 )
                 .fetch_all(&mut **tx)
                 .await?;
-                ended.into_iter().map(|id| Ok(id.parse()?)).collect()
+                end_begun_by(tx, org, ended, kept.as_ref(), now).await
             })
         })
         .await
@@ -392,4 +341,4 @@ impl Store {
 const MOST: i64 = 100;
 
 /// How long links and logins that are over are kept, so that who comes back is told why.
-const LINK_KEPT: TimestampMs = 7 * 24 * 60 * 60 * 1000;
+pub(crate) const OVER_KEPT: TimestampMs = 7 * 24 * 60 * 60 * 1000;

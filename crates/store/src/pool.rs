@@ -10,6 +10,7 @@ use crate::connections::Connections;
 use crate::events::Read;
 use crate::lane::Lane;
 use crate::look::Look;
+use crate::shown_secret::ShownSecret;
 pub(crate) use crate::transaction::Tx;
 use crate::went_back::Sightings;
 use crate::write::Write;
@@ -73,6 +74,7 @@ pub struct Store {
     admissions: Batches<Admit>,
     readings: Batches<Read>,
     looks: Batches<Look>,
+    secrets: Batches<ShownSecret>,
     writes: Batches<Arc<Write>>,
     pub(crate) features: Features,
     pub(crate) sightings: Sightings,
@@ -94,10 +96,12 @@ impl Store {
         let lane = |turns: u32| Lane::new(app.clone(), turns, patience);
         let (gateways, drains) =
             (lane(options.gateway_connections), lane(options.drain_connections));
+        let sched = Lane::new(sched, SWEEPS, patience);
         Ok(Self {
             gateway: lane(GATEWAY_TRANSACTIONS),
             drain: lane(DRAIN_TRANSACTIONS),
-            sched: Lane::new(sched, SWEEPS, patience),
+            secrets: Batches::new(sched.clone(), patience),
+            sched,
             admissions: Batches::new(gateways.clone(), patience),
             readings: Batches::new(gateways.clone(), patience),
             looks: Batches::new(drains.clone(), patience),
@@ -152,6 +156,10 @@ impl Store {
 
     pub(crate) fn readings(&self) -> &Batches<Read> {
         &self.readings
+    }
+
+    pub(crate) fn secrets(&self) -> &Batches<ShownSecret> {
+        &self.secrets
     }
 
     pub(crate) fn looks(&self) -> &Batches<Look> {

@@ -9,6 +9,8 @@
 
 mod listener;
 mod socket;
+mod paced_body;
+mod proxies;
 mod tls;
 
 use std::io;
@@ -16,12 +18,19 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use api::{ApiParts, ApiState, router};
+use axum::extract::Request;
+use axum::middleware::map_request;
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::net::TcpListener;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
+use self::paced_body::PacedBody;
+
 pub use listener::ListenerLimits;
 pub use socket::SocketLimits;
+pub use proxies::{
+    ProxyHeader, ProxyNetwork, ProxyNetworkError, TrustedProxies, UnknownProxyHeader,
+};
 pub use tls::{LOOK, Tls, TlsError, TlsOptions};
 
 const LISTENER: TaskKind = TaskKind::new("gateway listener", OnError::StopRole, OnCancel::Wait);
@@ -36,13 +45,20 @@ pub struct GatewayOptions {
     pub grace: Duration,
     /// The limits on its clients.
     pub limits: ListenerLimits,
+    /// The proxies whose word about a client's address counts.
+    pub proxies: TrustedProxies,
 }
 
 impl Default for GatewayOptions {
     /// Returns no notice (`up` has no load balancer in front of it) and 5 s of grace.
     fn default() -> Self {
         let limits = ListenerLimits::default();
-        Self { notice: Duration::ZERO, grace: Duration::from_secs(5), limits }
+        Self {
+            notice: Duration::ZERO,
+            grace: Duration::from_secs(5),
+            limits,
+            proxies: TrustedProxies::default(),
+        }
     }
 }
 
@@ -71,11 +87,15 @@ pub fn serve(
     let limits = options.limits;
     // A path that both have would stop us here.
     let app = router(state.clone()).merge(console::router());
-    let app = app.layer(RequestBodyTimeoutLayer::new(limits.body));
+    let app = app
+        .layer(RequestBodyTimeoutLayer::new(limits.body))
+        .layer(map_request(async |request: Request| request.map(PacedBody::wrap)));
     let (stop, connections) = (group.token(), group.clone());
     let acceptor = tls.as_ref().map(Tls::acceptor).transpose().map_err(io::Error::other)?;
     let scheme = if acceptor.is_some() { "https" } else { "http" };
-    group.spawn(LISTENER, listener::serve(listener, acceptor, app, limits, connections, stop));
+    let proxies = options.proxies.clone();
+    let served = listener::serve(listener, acceptor, app, limits, proxies, connections, stop);
+    group.spawn(LISTENER, served);
     if let Some(tls) = tls {
         group.spawn(CERTIFICATE, tls.follow());
     }

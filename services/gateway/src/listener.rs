@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
+use crate::proxies::TrustedProxies;
 use crate::socket::{Socket, SocketLimits, UnreadRest};
 
 const CONNECTION: TaskKind = TaskKind::new("connection", OnError::Log, OnCancel::Wait);
@@ -46,7 +47,7 @@ pub struct ListenerLimits {
     /// The most connections at once; more wait until one ends.
     pub connections: usize,
     /// The most connections of one address, or of one IPv6 network of 64 bits; more are closed. This machine's own
-    /// address has no such limit, because a proxy may be there.
+    /// address and trusted proxies have no such limit: they are many clients.
     pub of_address: usize,
     /// How long a client may read nothing, and how much of a refused request is read.
     pub socket: SocketLimits,
@@ -71,12 +72,15 @@ pub(crate) async fn serve(
     tls: Option<TlsAcceptor>,
     app: Router,
     limits: ListenerLimits,
+    proxies: TrustedProxies,
     group: TaskGroup,
     stop: CancellationToken,
 ) -> Result<(), Infallible> {
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(limits.connections));
-    let addresses = Arc::new(Addresses { most: limits.of_address, open: Mutex::default() });
+    let proxies = Arc::new(proxies);
+    let open = Mutex::default();
+    let addresses = Arc::new(Addresses { most: limits.of_address, proxies: proxies.clone(), open });
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -102,7 +106,8 @@ pub(crate) async fn serve(
         }
         let stream = Socket::new(stream, limits.socket);
         let rest = stream.rest();
-        let connection = Connection { app: app.clone(), peer, head: limits.head, rest };
+        let (app, proxies) = (app.clone(), proxies.clone());
+        let connection = Connection { app, peer, proxies, head: limits.head, rest };
         let (watcher, tls, stop) = (graceful.watcher(), tls.clone(), stop.clone());
         group.spawn(CONNECTION, async move {
             match tls {
@@ -134,6 +139,7 @@ pub(crate) async fn serve(
 struct Connection {
     app: Router,
     peer: SocketAddr,
+    proxies: Arc<TrustedProxies>,
     head: Duration,
     rest: UnreadRest,
 }
@@ -144,10 +150,11 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { app, peer, head, rest } = self;
+        let Self { app, peer, proxies, head, rest } = self;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(|body| Body::new(rest.watch(body)));
-            request.extensions_mut().insert(ConnectInfo(peer));
+            let client = proxies.client_of(peer, request.headers());
+            request.extensions_mut().insert(ConnectInfo(client));
             app.clone().oneshot(request)
         });
         let connection = http1::Builder::new()
@@ -208,6 +215,7 @@ fn is_of_connection(error: &io::Error) -> bool {
 /// The number of connections of each address.
 struct Addresses {
     most: usize,
+    proxies: Arc<TrustedProxies>,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -220,7 +228,7 @@ struct OfAddress {
 impl Addresses {
     fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<OfAddress> {
         let peer = peer.to_canonical();
-        if peer.is_loopback() {
+        if peer.is_loopback() || self.proxies.contains(peer) {
             return Some(OfAddress { all: self.clone(), name: None });
         }
         let name = network(peer);
@@ -270,14 +278,23 @@ mod tests {
 
     /// Starts a server with these limits that echoes bodies until the group is dropped.
     async fn echo(limits: ListenerLimits) -> (SocketAddr, TaskGroup) {
+        let app = Router::new().route("/", post(|body: String| async move { body }));
+        served(app, limits, TrustedProxies::default()).await
+    }
+
+    async fn served(
+        app: Router,
+        limits: ListenerLimits,
+        proxies: TrustedProxies,
+    ) -> (SocketAddr, TaskGroup) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("bound");
-        let app = Router::new().route("/", post(|body: String| async move { body }));
         let body = tower_http::timeout::RequestBodyTimeoutLayer::new(limits.body);
         let group = TaskGroup::root("test");
         let kind = TaskKind::new("listener", OnError::Log, OnCancel::Wait);
         let stop = group.token();
-        group.spawn(kind, serve(listener, None, app.layer(body), limits, group.clone(), stop));
+        let app = app.layer(body);
+        group.spawn(kind, serve(listener, None, app, limits, proxies, group.clone(), stop));
         (address, group)
     }
 
@@ -364,9 +381,32 @@ mod tests {
         group.shutdown(Duration::from_secs(5)).await;
     }
 
+    // Finding security-3 H2: everybody behind a proxy had its address.
+    #[tokio::test]
+    async fn a_trusted_proxy_says_who_its_client_is() {
+        let who =
+            |ConnectInfo(client): ConnectInfo<SocketAddr>| async move { client.ip().to_string() };
+        let app = Router::new().route("/", axum::routing::get(who));
+        let asked = "GET / HTTP/1.1\r\nhost: h\r\nx-forwarded-for: 198.51.100.1, 192.0.2.7\r\nconnection: close\r\n\r\n";
+        let proxies = TrustedProxies::new(
+            vec!["127.0.0.1".parse().expect("an address")],
+            crate::ProxyHeader::default(),
+        );
+        for (proxies, expected) in
+            [(proxies, "192.0.2.7"), (TrustedProxies::default(), "127.0.0.1")]
+        {
+            let (address, _group) = served(app.clone(), ListenerLimits::default(), proxies).await;
+            let answer = ask(address, asked).await;
+            assert!(answer.ends_with(expected), "{answer}");
+        }
+    }
+
     #[test]
     fn an_address_has_so_many_connections_and_no_more() {
-        let all = Arc::new(Addresses { most: 2, open: Mutex::default() });
+        let proxies =
+            TrustedProxies::new(vec!["10.0.0.0/8".parse().expect("a network")], Default::default());
+        let all =
+            Arc::new(Addresses { most: 2, proxies: Arc::new(proxies), open: Mutex::default() });
         let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
         let one = all.enter(ip("2001:db8::1")).expect("the first");
         let two = all.enter(ip("2001:db8::2")).expect("the second, of the same network");
@@ -378,5 +418,8 @@ mod tests {
         assert!(all.open.lock().expect("whole").is_empty());
         let own: Vec<_> = (0..9).map(|_| all.enter(ip("127.0.0.1")).is_some()).collect();
         assert!(own.iter().all(|entered| *entered));
+        // Finding security-3 M3: a proxy's connections are many clients'.
+        let proxied: Vec<_> = (0..9).map(|_| all.enter(ip("10.0.0.1")).is_some()).collect();
+        assert!(proxied.iter().all(|entered| *entered));
     }
 }

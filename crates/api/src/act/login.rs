@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use access::{Actor, Scopes};
+use access::{Actor, Scopes, Standing};
 use auth::{CodeError, LinkError, Recovered, Shown, Token, read_cookie};
 use domain::{KeyId, LoginId, OrgId, TimestampMs, UserId};
 use http::header::USER_AGENT;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use store::{BeganBy, StoreError, Via};
+use store::{BeganBy, FollowedLink, StoreError, Via};
 
 use crate::ApiState;
 use crate::error::ApiError;
@@ -50,6 +50,8 @@ pub(crate) struct Beginning {
     pub(crate) by: BeganBy,
     /// The login ends with this key.
     pub(crate) key: Option<KeyId>,
+    /// The login is ended with this one, whose link began it.
+    pub(crate) parent: Option<LoginId>,
     /// The login ends then at the latest.
     pub(crate) until_ms: Option<TimestampMs>,
     /// When the person proved who they are, if that was before.
@@ -58,7 +60,7 @@ pub(crate) struct Beginning {
 
 impl Beginning {
     pub(crate) fn new(by: BeganBy) -> Self {
-        Self { by, key: None, until_ms: None, auth_ms: None }
+        Self { by, key: None, parent: None, until_ms: None, auth_ms: None }
     }
 }
 
@@ -79,7 +81,7 @@ pub(crate) async fn by_link(
     visit: &Visit,
 ) -> Result<Begun, ApiError> {
     let followed = state.authenticator().follow(text, visit.peer).await;
-    let (org, user) = followed.map_err(|error| match error {
+    let (org, link) = followed.map_err(|error| match error {
         LinkError::Unknown => ApiError::NoLogin {
             code: "LINK_UNKNOWN",
             message: "this link logs nobody in: copy it again, whole, or make another with `opencode-cloud open`",
@@ -92,10 +94,16 @@ pub(crate) async fn by_link(
             code: "LINK_EXPIRED",
             message: "this link is too old: make another with `opencode-cloud open`",
         },
+        LinkError::MakerOver => ApiError::NoLogin {
+            code: "LINK_EXPIRED",
+            message: "the key or login that made this link has ended, and the link with it: make another with `opencode-cloud open`",
+        },
         LinkError::PutOff(why) => why.into(),
         LinkError::Unavailable(error) => error.into(),
     })?;
-    begin(state, org, user, Beginning::new(BeganBy::Link), visit).await
+    let FollowedLink { user, parent, key, auth_ms, until_ms } = link;
+    let beginning = Beginning { by: BeganBy::Link, key, parent, until_ms, auth_ms };
+    begin(state, org, user, beginning, visit).await
 }
 
 /// Begins a login with a person's key. A key that is confined to some scopes does not: a login has none.
@@ -106,18 +114,12 @@ pub(crate) async fn by_key(
 ) -> Result<Begun, ApiError> {
     let believed = state.authenticator().authenticate(&Shown::Key(key), visit.peer).await?;
     let principal = believed.principal();
-    let barred =
-        |message| ApiError::Barred { status: StatusCode::FORBIDDEN, code: "NOT_A_PERSON", message };
     let Actor::User(user) = principal.standing().actor.clone() else {
-        return Err(barred(
+        return Err(not_a_person(
             "this is a key of a service account; sign in with a key of yours, or a link of `opencode-cloud open`",
         ));
     };
-    if principal.standing().scopes != Scopes::all() {
-        return Err(barred(
-            "this key is confined to some scopes, and a login is not; use another key",
-        ));
-    }
+    refuse_confined(principal.standing())?;
     let key = match principal.via() {
         Via::Key(key) => Some(key.clone()),
         Via::Login(_) => None,
@@ -125,6 +127,18 @@ pub(crate) async fn by_key(
     let beginning =
         Beginning { key, until_ms: believed.expires_ms(), ..Beginning::new(BeganBy::Key) };
     begin(state, principal.org(), user, beginning, visit).await
+}
+
+fn not_a_person(message: &'static str) -> ApiError {
+    ApiError::Barred { status: StatusCode::FORBIDDEN, code: "NOT_A_PERSON", message }
+}
+
+/// Refuses a key that is confined to some scopes where a login or its link begins: neither is, so the key would grow.
+pub(crate) fn refuse_confined(standing: &Standing) -> Result<(), ApiError> {
+    if standing.scopes == Scopes::all() {
+        return Ok(());
+    }
+    Err(not_a_person("this key is confined to some scopes, and a login is not; use another key"))
 }
 
 /// Begins a login of an owner with a recovery code, and tells all owners.
@@ -177,12 +191,19 @@ pub(crate) async fn begin(
 ) -> Result<Begun, ApiError> {
     let now = state.clock().now_ms();
     let (cookie, mut row) = Token::login(org, user.clone(), beginning.by, now);
-    row.key = beginning.key;
+    (row.key, row.parent) = (beginning.key, beginning.parent);
     row.expires_ms = row.expires_ms.min(beginning.until_ms.unwrap_or(i64::MAX));
     row.auth_ms = beginning.auth_ms;
     (row.address, row.agent) = (visit.address(), visit.agent.clone());
     let expires_ms = row.expires_ms;
-    state.store().create_login(org, row, now).await?;
+    match state.store().create_login(org, row, now).await {
+        Ok(()) => {}
+        Err(StoreError::NotFound) => {
+            let message = "the key or login with which this one was to begin has ended";
+            return Err(ApiError::Unauthenticated(message.to_owned()));
+        }
+        Err(error) => return Err(error.into()),
+    }
     if let Some((org, former)) = former(state, visit).await {
         replace(state, org, former).await;
     }

@@ -1,5 +1,6 @@
 //! Sign-ins at identity providers: how they begin, how they end, and what comes of them.
 
+mod attempt;
 mod report;
 
 use access::OrgRole;
@@ -9,9 +10,10 @@ use llm_client::Secret;
 use oidc::{Attempt, Connection, Issuer, MappedRole, OidcError, Return, Rules, SignIn};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::{BeganBy, IdpRow, Joined, Linked, LoginAttempt, Purpose, StoreError, VouchedPerson};
+use store::{BeganBy, IdpRow, Joined, Linked, Purpose, StoreError, VouchedPerson};
 use url::Url;
 
+use self::attempt::CarriedAttempt;
 pub(crate) use self::report::Report;
 use self::report::outcome;
 use super::login::{Beginning, Visit, begin as begin_login, former, replace};
@@ -24,6 +26,8 @@ pub(crate) const ATTEMPT_LIFE: TimestampMs = 10 * 60 * 1000;
 const ONCE: i64 = 0;
 /// The first segments of the console's pages, to which a sign-in may return.
 const PAGES: [&str; 2] = ["", "o"];
+/// The longest page to which one returns: a browser keeps 4,096 bytes of a cookie.
+const MAX_PAGE: usize = 1_024;
 /// The page to which a sign-in returns unless it names another.
 const HOME: &str = "/";
 
@@ -236,22 +240,59 @@ async fn send(
     } else {
         state.providers().begin(&connection).await?
     };
-    let browser = oidc::random_text();
-    let secrets = json!(attempt).to_string();
-    let sealed = state.credentials().seal_of(org, row.id.as_str(), ONCE, secrets.as_bytes()).await;
-    let now = state.clock().now_ms();
-    let kept = LoginAttempt {
-        idp: row.id.clone(),
-        state: hash(&attempt.state).to_vec(),
-        browser: hash(&browser).to_vec(),
-        purpose: errand.purpose,
-        return_to: errand.return_to,
-        former: errand.former,
-        sealed: sealed.map_err(ApiError::from)?,
-        expires_ms: now + ATTEMPT_LIFE,
-    };
-    state.store().add_login_attempt(org, kept, now).await?;
+    // A cookie has an end: a page whose address is longer than that is not come back to.
+    let return_to =
+        if errand.return_to.len() > MAX_PAGE { HOME.to_owned() } else { errand.return_to };
+    let until = state.clock().now_ms() + ATTEMPT_LIFE;
+    let carried = CarriedAttempt::new(attempt, errand.purpose, return_to, errand.former, until);
+    let browser = carried.seal(state, org, &row.id).await?;
     Ok(Sent { url, browser })
+}
+
+/// A sign-in whose browser has come back.
+struct TakenAttempt {
+    secrets: Attempt,
+    purpose: Purpose,
+    return_to: String,
+    former: Option<LoginId>,
+}
+
+/// Uses a sign-in up that the browser carries, or that a gateway of the build before keeps for it.
+async fn take(
+    state: &ApiState,
+    org: OrgId,
+    row: &IdpRow,
+    browser: &str,
+    back_state: &str,
+) -> Result<TakenAttempt, SsoFailure> {
+    let (state_hash, now) = (hash(back_state).to_vec(), state.clock().now_ms());
+    if CarriedAttempt::is_carried_by(browser) {
+        let opened = CarriedAttempt::open(state, org, &row.id, browser).await;
+        let (attempt, secret) = opened.ok_or(SsoFailure::Again)?;
+        if attempt.secrets.state != back_state {
+            return Err(SsoFailure::Again);
+        }
+        let (idp, until) = (row.id.clone(), attempt.expires_ms);
+        if !state.store().use_login_attempt(org, idp, state_hash, secret, until, now).await? {
+            return Err(SsoFailure::Again);
+        }
+        let purpose = attempt.purpose();
+        let CarriedAttempt { secrets, return_to, former, .. } = attempt;
+        return Ok(TakenAttempt { secrets, purpose, return_to, former });
+    }
+    let browser_hash = hash(browser).to_vec();
+    let idp = row.id.clone();
+    let taken = state.store().take_login_attempt(org, idp, state_hash, browser_hash, now).await?;
+    let attempt = taken.ok_or(SsoFailure::Again)?;
+    let secrets = state.credentials().open_of(org, row.id.as_str(), ONCE, &attempt.sealed).await;
+    let secrets = secrets.map_err(ApiError::from)?;
+    let secrets: Attempt = serde_json::from_slice(&secrets).map_err(ApiError::internal)?;
+    // A row may hold the secrets of another sign-in only if somebody has changed it.
+    if secrets.state != back_state {
+        return Err(SsoFailure::Again);
+    }
+    let store::LoginAttempt { purpose, return_to, former, .. } = attempt;
+    Ok(TakenAttempt { secrets, purpose, return_to, former })
 }
 
 /// Ends a sign-in with what the browser brought back. The attempt is used up before the provider is asked.
@@ -267,19 +308,9 @@ pub(crate) async fn finish(
     let (Some(browser), Some(back_state)) = (browser, back_state) else {
         return Err(SsoFailure::Again);
     };
-    let (state_hash, browser_hash) = (hash(back_state).to_vec(), hash(browser).to_vec());
-    let now = state.clock().now_ms();
-    let taken = state.store().take_login_attempt(org, idp, state_hash, browser_hash, now).await?;
-    let attempt = taken.ok_or(SsoFailure::Again)?;
-    let secrets = state.credentials().open_of(org, row.id.as_str(), ONCE, &attempt.sealed).await;
-    let secrets = secrets.map_err(ApiError::from)?;
-    let secrets: Attempt = serde_json::from_slice(&secrets).map_err(ApiError::internal)?;
-    // A row may hold the secrets of another sign-in only if somebody has changed it.
-    if secrets.state != back_state {
-        return Err(SsoFailure::Again);
-    }
+    let attempt = take(state, org, &row, browser, back_state).await?;
     let (connection, rules) = connection(state, org, &row).await?;
-    let signed_in = state.providers().finish(&connection, secrets, &back).await;
+    let signed_in = state.providers().finish(&connection, attempt.secrets, &back).await;
     match attempt.purpose {
         Purpose::Test => {
             let report = tested(state, org, &row, &rules, signed_in).await?;

@@ -21,6 +21,7 @@ use crate::ApiState;
 use crate::act::Visit;
 use crate::error::ApiError;
 use crate::principal::Principal;
+use crate::shares::Share;
 use crate::surface::wall;
 
 /// The largest body, in bytes.
@@ -180,6 +181,21 @@ impl FromRequestParts<ApiState> for LargeRead {
         let principal = granted(parts, None)?.principal.clone();
         let _permit = state.large_reads().enter(principal.via().id()).await?;
         Ok(Self { _permit })
+    }
+}
+
+/// A place among the uploads that a key, an organisation and the gateway may have in progress. The request holds it until
+/// the handler returns.
+pub(crate) struct UploadPlace {
+    _share: Share,
+}
+
+impl FromRequestParts<ApiState> for UploadPlace {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let principal = granted(parts, None)?.principal.clone();
+        Ok(Self { _share: state.uploads().take(&(&*principal).into())? })
     }
 }
 

@@ -30,13 +30,14 @@ pub(crate) fn check(
     method: &Method,
     headers: &HeaderMap,
     origins: &Origins,
+    site: &Site,
 ) -> Result<(), ApiError> {
     if !is_browser(headers) {
         return Ok(());
     }
     let is_own = match text(headers, &SITE) {
         Some(site) => matches!(site, "same-origin" | "none"),
-        None => text(headers, &ORIGIN).is_none_or(|origin| is_origin_of(origin, headers)),
+        None => text(headers, &ORIGIN).is_none_or(|origin| is_origin_of(origin, headers, site)),
     };
     let is_allowed = || text(headers, &ORIGIN).is_some_and(|origin| origins.allows(origin));
     if !is_own && !is_allowed() {
@@ -67,7 +68,7 @@ pub(crate) fn check(
 pub(crate) fn own_page(method: &Method, headers: &HeaderMap, site: &Site) -> Result<(), ApiError> {
     let is_own = match (text(headers, &SITE), text(headers, &ORIGIN)) {
         (Some(site), _) => site == "same-origin",
-        (None, Some(origin)) => is_origin_of(origin, headers),
+        (None, Some(origin)) => is_origin_of(origin, headers, site),
         // Over plain http browsers say neither when a page reads. A cookie that is strict comes from no other site.
         (None, None) => matches!(*method, Method::GET | Method::HEAD),
     };
@@ -107,11 +108,13 @@ pub(crate) fn is_foreign_name(headers: &HeaderMap, site: &Site) -> bool {
     !is_own && name.parse::<IpAddr>().is_err()
 }
 
-/// Compares origins for older browsers, which send nothing more.
-fn is_origin_of(origin: &str, headers: &HeaderMap) -> bool {
-    let Some(host) = text(headers, &HOST) else { return false };
-    let authority = origin.split_once("://").map(|(_, authority)| authority);
-    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+/// Compares origins for older browsers, which send nothing more. Another scheme of the same host is another site.
+fn is_origin_of(origin: &str, headers: &HeaderMap, site: &Site) -> bool {
+    let (Some(host), Some((scheme, authority))) = (text(headers, &HOST), origin.split_once("://"))
+    else {
+        return false;
+    };
+    authority.eq_ignore_ascii_case(host) && site.is_reached_by(scheme, host)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -138,7 +141,8 @@ mod tests {
     fn status(method: &Method, all: &[(&'static str, &'static str)]) -> u16 {
         let own = [("host", "127.0.0.1:4096")];
         let origins = Origins(vec!["https://code.example.com".parse().expect("an origin")]);
-        let judged = check(method, &headers(&[&own[..], all].concat()), &origins);
+        let site = Site::new("http://127.0.0.1:4096".parse().expect("a URL"), Vec::new(), "x");
+        let judged = check(method, &headers(&[&own[..], all].concat()), &origins, &site);
         judged.map_or_else(|error| error.failure().status.as_u16(), |()| 200)
     }
 
@@ -154,6 +158,7 @@ mod tests {
             &[("origin", "https://evil.example"), form],
             &[("origin", "null"), form],
             &[("origin", "http://127.0.0.1:8000")],
+            &[("origin", "https://127.0.0.1:4096")],
         ] {
             assert_eq!(status(&post, foreign), 403, "{foreign:?}");
         }
@@ -211,6 +216,8 @@ mod tests {
             assert_eq!(status(Method::GET, own, &[("sec-fetch-site", foreign)]), 403, "{foreign}");
         }
         assert_eq!(status(Method::POST, own, &[("origin", "http://127.0.0.1:8000")]), 403);
+        // Finding security-3, low: a page by https of the host whose http is ours.
+        assert_eq!(status(Method::POST, own, &[("origin", "https://127.0.0.1:4096")]), 403);
         assert_eq!(status(Method::POST, own, &[("origin", "oc://renderer")]), 403, "needs a key");
         assert_eq!(status(Method::GET, "evil.example:4096", &[same]), 421);
     }

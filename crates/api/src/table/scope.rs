@@ -172,7 +172,7 @@ pub(crate) async fn authenticate(
         }
         return next.run(request).await;
     }
-    if let Err(barred) = wall::check(request.method(), request.headers(), origins) {
+    if let Err(barred) = wall::check(request.method(), request.headers(), origins, site) {
         return barred.into_response();
     }
     if matched.is_some_and(|path| super::OPEN.contains(path.as_str())) {

@@ -13,6 +13,7 @@ use axum::body::Body;
 use domain::{Clock, OrgId, SystemClock, TimestampMs, UserId};
 use http::{HeaderValue, Request, StatusCode};
 use serde_json::{Value, json};
+use store::LinkMaker;
 
 use crate::world::{World, call, json as body_of, ok, request, send};
 
@@ -120,7 +121,7 @@ const READ: &str = "/platform/session";
 const MINUTE: i64 = 60_000;
 
 async fn link(world: &World, user: &UserId, now: i64) -> Result<String> {
-    let (token, row) = Token::link(world.org, user.clone(), now);
+    let (token, row) = Token::link(world.org, user.clone(), LinkMaker::Operator, now);
     world.store.create_login_link(world.org, row, now).await?;
     Ok(token.text().to_owned())
 }

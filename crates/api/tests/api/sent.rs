@@ -83,6 +83,47 @@ async fn a_session_begins_with_what_was_sent() -> Result<()> {
     Ok(())
 }
 
+// Finding security-3 M4: a member with many keys filled the gateway's temporary folder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_organisation_sends_so_much_at_once() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let mut keys = vec![world.key.clone()];
+    for name in ["one", "two"] {
+        let made = ok(&gateway, "POST", "/platform/key", &world.key, Some(json!({ "name": name })));
+        keys.push(made.await["key"].as_str().context("a key")?.to_owned());
+    }
+    // Each upload sends its first byte, and its end when all have had their answer or their place.
+    let (end, ended) = tokio::sync::watch::channel(false);
+    let (began, mut begun) = tokio::sync::mpsc::channel(8);
+    let slow = |key: &str| {
+        let (mut ended, began) = (ended.clone(), began.clone());
+        let body = futures::stream::once(async move {
+            began.send(()).await.expect("somebody counts");
+            ended.wait_for(|end| *end).await.expect("it ends");
+            Ok::<_, std::io::Error>("PACK")
+        });
+        let (gateway, key) = (gateway.clone(), key.to_owned());
+        crate::inbox::beside(async move { uploads(&gateway, &key, Body::from_stream(body)).await })
+    };
+    let mut running = Vec::new();
+    for key in std::iter::repeat_n(&keys[0], 4).chain(std::iter::repeat_n(&keys[1], 4)) {
+        running.push(slow(key));
+        begun.recv().await.context("it has a place")?;
+    }
+    for (key, whose) in [(&keys[0], "key"), (&keys[2], "organisation")] {
+        let (status, told) = uploads(&gateway, key, "PACK").await;
+        ensure!(status == 429 && told.to_string().contains(whose), "{status} {told}");
+    }
+    assert_eq!(uploads(&gateway, &world.stranger, "PACK").await.0, StatusCode::OK);
+    end.send(true)?;
+    for upload in running {
+        assert_eq!(upload.await?.0, StatusCode::OK);
+    }
+    assert_eq!(uploads(&gateway, &keys[0], "PACK").await.0, StatusCode::OK);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_tells_how_far_a_workspace_is() -> Result<()> {
     let world = World::new().await?;

@@ -2,11 +2,13 @@
 //! design by number.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use access::OrgRole;
 use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::body::Body;
+use domain::{Clock, SystemClock};
 use http::{HeaderValue, Request, StatusCode};
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -484,5 +486,53 @@ async fn attacks_on_a_sign_in_end_at_the_login_page() -> Result<()> {
     assert_eq!(changed["state"], "active");
     sso.person(json!({ "sub": "ada" })).await;
     assert_eq!(sso.signed_in(&a).await?.1, "/login?error=provider_denied");
+    Ok(())
+}
+
+// Finding security-3 M2: each start wrote a row, the oldest of which was forgotten: a flood ended the sign-ins of others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_in_is_carried_by_its_browser_alone() -> Result<()> {
+    let sso = Sso::new().await?;
+    let id = sso.active("Example", json!({})).await?;
+    sso.person(json!({ "sub": "ann", "name": "Ann", "email": "ann@ours.example" })).await;
+    let mut ann = Visitor::default();
+    let answer = sso.sent(&mut ann, &id, "").await?;
+    let cookie = ann.cookies.iter().find(|(name, _)| name.ends_with("-sso"));
+    let (name, value) = cookie.map(|(name, value)| (name.clone(), value.clone())).context("one")?;
+    // No row has it, so nobody's starts can push it out.
+    let state = Url::parse(&format!("http://127.0.0.1:4096{answer}"))?;
+    let state = state.query_pairs().find(|(name, _)| name == "state").context("a state")?.1;
+    let (world, idp) = (&sso.world, id.parse()?);
+    let hashes = [auth::hash(&state).to_vec(), auth::hash(&value).to_vec()];
+    let [of_state, of_browser] = hashes;
+    let now = SystemClock::new().now_ms();
+    let row = world.store.take_login_attempt(world.org, idp, of_state, of_browser, now).await?;
+    assert_eq!(row, None);
+
+    // A changed cookie, that of another connection, and one that is too old begin again.
+    let changed = format!("{}A{}", &value[..value.len() / 2], &value[value.len() / 2 + 1..]);
+    let other = sso.active("Other", json!({})).await?;
+    let mut bob = Visitor::default();
+    sso.sent(&mut bob, &other, "").await?;
+    let of_other = bob.cookies.get(&name).context("a cookie")?.clone();
+    for wrong in [changed, of_other, value.replacen("1.", "1.9", 1)] {
+        let mut thief = Visitor { cookies: [(name.clone(), wrong)].into() };
+        let end = thief.visit(&sso.gateway, &answer).await;
+        assert_eq!(location(&end), "/login?error=start_again");
+    }
+    let (late, ahead) = gateway_ahead(world);
+    ahead.store(11 * 60_000, Ordering::Release);
+    let mut slow = Visitor { cookies: [(name.clone(), value.clone())].into() };
+    assert_eq!(location(&slow.visit(&late, &answer).await), "/login?error=start_again");
+
+    // It ends once, also when two requests bring it back together.
+    let tokens = sso.tokens().await;
+    let mut twin = Visitor { cookies: ann.cookies.clone() };
+    let (one, two) =
+        tokio::join!(ann.visit(&sso.gateway, &answer), twin.visit(&sso.gateway, &answer));
+    let mut ends = [location(&one), location(&two)];
+    ends.sort_unstable();
+    assert_eq!(ends, ["/", "/login?error=start_again"]);
+    assert_eq!(sso.tokens().await, tokens + 1, "the provider was asked once");
     Ok(())
 }

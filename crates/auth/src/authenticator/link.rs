@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use domain::{OrgId, UserId};
-use store::{LinkTaken, StoreError};
+use domain::OrgId;
+use store::{FollowedLink, LinkTaken, ShownSecret, StoreError};
 
 use super::{Authenticator, PutOff};
 use crate::Token;
@@ -20,6 +20,9 @@ pub enum LinkError {
     /// It is too old.
     #[error("the login link is too old")]
     Expired,
+    /// The key or login that made it has ended.
+    #[error("what made the login link has ended")]
+    MakerOver,
     /// The look-up failed. Retry.
     #[error("the login link could not be checked")]
     Unavailable(#[source] StoreError),
@@ -29,8 +32,8 @@ pub enum LinkError {
 }
 
 impl Authenticator {
-    /// Uses a login link up. Unknown ones count like unknown keys: an address that shows many is put off before anything
-    /// is looked up. Returns who logs in.
+    /// Uses a login link up. Unknown ones count like unknown keys: those of an address that shows many are put off. Returns who
+    /// logs in, and what their login is bound to.
     ///
     /// # Errors
     /// [`LinkError`]: the link is no good, or cannot be checked now.
@@ -38,20 +41,25 @@ impl Authenticator {
         &self,
         text: &str,
         peer: Option<IpAddr>,
-    ) -> Result<(OrgId, UserId), LinkError> {
+    ) -> Result<(OrgId, FollowedLink), LinkError> {
         let token = Token::read(text).ok_or(LinkError::Unknown)?;
-        let _place = self.place(peer).await?;
+        self.refuse_repeated(&token.hash())?;
+        let shown = ShownSecret::Link(token.org(), token.id().to_owned());
+        let Some(_place) = self.place(peer, shown).await? else {
+            self.note_unknown(token.hash(), peer);
+            return Err(LinkError::Unknown);
+        };
         let (org, now) = (token.org(), self.clock.now_ms());
         let (id, hash) = (token.id().to_owned(), token.hash().to_vec());
         let taken = self.store.take_login_link(org, id, hash, now).await;
-        match taken.map_err(LinkError::Unavailable)? {
-            LinkTaken::Good(user) => Ok((org, user)),
-            LinkTaken::Used => Err(LinkError::Used),
-            LinkTaken::Expired => Err(LinkError::Expired),
-            LinkTaken::Unknown => {
-                self.misses().note(peer, self.clock.monotonic());
-                Err(LinkError::Unknown)
-            }
-        }
+        let refused = match taken.map_err(LinkError::Unavailable)? {
+            LinkTaken::Good(link) => return Ok((org, link)),
+            LinkTaken::Used => LinkError::Used,
+            LinkTaken::Expired => LinkError::Expired,
+            LinkTaken::MakerOver => LinkError::MakerOver,
+            LinkTaken::Unknown => LinkError::Unknown,
+        };
+        self.note_unknown(token.hash(), peer);
+        Err(refused)
     }
 }

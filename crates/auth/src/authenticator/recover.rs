@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use domain::{OrgId, UserId};
-use store::{CodeTaken, StoreError};
+use store::{CodeTaken, ShownSecret, StoreError};
 
 use super::{Authenticator, PutOff};
 use crate::RecoveryCode;
@@ -43,8 +43,8 @@ pub struct Recovered {
 }
 
 impl Authenticator {
-    /// Uses a recovery code up. Unknown ones count like unknown keys: an address that shows many is put off before
-    /// anything is looked up. `about` writes the alert to the owners from the number of codes that are left.
+    /// Uses a recovery code up. Unknown ones count like unknown keys: those of an address that shows many are put off.
+    /// `about` writes the alert to the owners from the number of codes that are left.
     ///
     /// # Errors
     /// [`CodeError`]: the code is no good, or cannot be checked now.
@@ -55,11 +55,14 @@ impl Authenticator {
         about: impl FnOnce(i64) -> String + Send + 'static,
     ) -> Result<Recovered, CodeError> {
         let code = RecoveryCode::read(text).ok_or(CodeError::Form)?;
-        let _place = self.place(peer).await?;
         let hash = code.hash().to_vec();
+        self.refuse_repeated(&code.hash())?;
         let missed = |error| {
-            self.misses().note(peer, self.clock.monotonic());
+            self.note_unknown(code.hash(), peer);
             Err(error)
+        };
+        let Some(_place) = self.place(peer, ShownSecret::Code(hash.clone())).await? else {
+            return missed(CodeError::Unknown);
         };
         let org = match self.store.organisation_of_code(hash.clone()).await {
             Ok(org) => org,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use api::{Origin, PublicUrl};
 use clap::Args;
+use gateway::{ProxyHeader, ProxyNetwork, TrustedProxies};
 use jiff::tz::TimeZone;
 use llm_protocol::{Generation, Protocol};
 use sandbox::Tier;
@@ -44,9 +45,34 @@ pub struct ListenArgs {
     /// Another host by which browsers may call the service, such as `build.lan`; repeat it for more
     #[arg(long, value_name = "HOST", value_delimiter = ',', env = "OPENCODE_CLOUD_ALLOWED_HOST")]
     pub allowed_host: Vec<String>,
+    /// Address or network of a proxy in front of the service, such as `10.0.0.0/8`, whose word about a client's address
+    /// counts; repeat it for more [default: none, and whoever connects is the client]
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        value_delimiter = ',',
+        env = "OPENCODE_CLOUD_TRUSTED_PROXY"
+    )]
+    pub trusted_proxy: Vec<ProxyNetwork>,
+    /// Header in which trusted proxies name their clients: x-forwarded-for or forwarded. They must replace it or append
+    /// to it
+    #[arg(
+        long,
+        value_name = "HEADER",
+        default_value_t = ProxyHeader::XForwardedFor,
+        env = "OPENCODE_CLOUD_PROXY_HEADER"
+    )]
+    pub proxy_header: ProxyHeader,
     /// TLS for clients.
     #[command(flatten)]
     pub tls: TlsArgs,
+}
+
+impl ListenArgs {
+    /// Returns the proxies that are believed.
+    pub(crate) fn proxies(&self) -> TrustedProxies {
+        TrustedProxies::new(self.trusted_proxy.clone(), self.proxy_header)
+    }
 }
 
 /// The model that answers.

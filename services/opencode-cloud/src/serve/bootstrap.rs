@@ -14,7 +14,7 @@ use api::PublicUrl;
 use auth::{KeyForm, MadeKey, Token};
 use client::profile::{ProfileError, ProfileFile};
 use domain::{Clock, IdMint, OrgId, Stamp, TimestampMs, UserId};
-use store::{NewKey, Store, StoreError};
+use store::{LinkMaker, NewKey, Store, StoreError};
 
 use super::ServeError;
 
@@ -123,7 +123,7 @@ pub(crate) async fn login_url(
     user: UserId,
     public: &PublicUrl,
 ) -> Result<String, ServeError> {
-    let (token, row) = Token::link(org, user, clock.now_ms());
+    let (token, row) = Token::link(org, user, LinkMaker::Operator, clock.now_ms());
     store.create_login_link(org, row, clock.now_ms()).await?;
     Ok(format!("{public}/login#{}", token.text()))
 }

@@ -9,7 +9,7 @@ use api::{ApiParts, ApiSettings, DefaultModel, ModelList, Origins, PublicUrl, Si
 use blobs::Blobs;
 use credentials::Credentials;
 use domain::{Clock, OrgId};
-use gateway::{Gateway, GatewayOptions, Tls};
+use gateway::{Gateway, GatewayOptions, Tls, TrustedProxies};
 use placement_api::Placement;
 use signals::Signals;
 use store::{Store, StoreError};
@@ -39,6 +39,7 @@ pub(crate) struct GatewaySetup {
     pub(crate) default_directory: Option<PathBuf>,
     pub(crate) origins: Origins,
     pub(crate) site: Site,
+    pub(crate) proxies: TrustedProxies,
     pub(crate) default_model: DefaultModel,
 }
 
@@ -67,7 +68,8 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         tasks: role.clone(),
         settings,
     };
-    gateway::serve(setup.listener, setup.tls, GatewayOptions::default(), parts)
+    let options = GatewayOptions { proxies: setup.proxies, ..GatewayOptions::default() };
+    gateway::serve(setup.listener, setup.tls, options, parts)
         .map_err(|error| ServeError::stopped("the gateway cannot start", &error))
 }
 

@@ -290,6 +290,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
             clock: common.clock,
             allow_local_paths: args.listen.allow_local_paths,
             default_directory: args.directory.filter(|_| args.listen.allow_local_paths),
+            proxies: args.listen.proxies(),
             origins: Origins(args.listen.cors_origin),
             site,
             default_model: model.default_model(),

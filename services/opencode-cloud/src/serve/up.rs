@@ -317,6 +317,7 @@ async fn serve_on(
             allow_local_paths: local,
             default_directory: directory,
             origins: Origins(args.listen.cors_origin.clone()),
+            proxies: args.listen.proxies(),
             site: site.clone(),
             default_model: model.default_model(),
         },

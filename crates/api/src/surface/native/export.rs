@@ -27,7 +27,7 @@ pub(crate) async fn show(
     Path(at): Path<At>,
 ) -> Result<Exported, ApiError> {
     let row = at.find(&state, access.org).await?;
-    let share = state.streams().take(access.org.to_string())?;
+    let share = state.streams().take(&access)?;
     let lines = export(&state, row).await?.map(move |line| {
         let _held_to_the_end = &share;
         line.inspect_err(|error| tracing::warn!(%error, "an export broke off"))

@@ -7,7 +7,7 @@ use crate::ApiState;
 use crate::act::{FilesFate, ImportQuery, import};
 use crate::error::ApiError;
 use crate::surface::dialect::Dialect;
-use crate::surface::extract::{CanPrompt, LargeRead, Params, Upload};
+use crate::surface::extract::{CanPrompt, Params, Upload, UploadPlace};
 use crate::view::SessionView;
 
 /// A session that was imported.
@@ -24,7 +24,7 @@ pub(crate) struct ImportView {
 
 pub(crate) async fn take(
     access: CanPrompt,
-    _large: LargeRead,
+    _place: UploadPlace,
     State(state): State<ApiState>,
     Params(query): Params<ImportQuery>,
     Upload(body): Upload,

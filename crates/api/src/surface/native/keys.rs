@@ -162,10 +162,11 @@ pub(crate) async fn create(
 /// The needs with which somebody can give rights away.
 const GIVING: [Need; 4] = [Need::PeopleManage, Need::KeyManage, Need::OwnerManage, Need::SsoManage];
 
-/// Passes unless an old login asks for a key that could do more than last: make keys, people or owners.
+/// Passes unless an old login asks for a key that could do more than last: make keys, people or owners, or begin a login
+/// that is recent, as a key with all scopes does.
 fn wants_recent(caller: &Caller, believes: &Believes, scopes: Scopes) -> Result<(), ApiError> {
     let gives = GIVING.into_iter().any(|need| scopes.has(need) && caller.standing().may(need));
-    if gives { believes.wants_recent() } else { Ok(()) }
+    if gives || scopes == Scopes::all() { believes.wants_recent() } else { Ok(()) }
 }
 
 /// Returns a service account by its name, and makes it if there is none.

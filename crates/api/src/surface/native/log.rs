@@ -37,6 +37,7 @@ impl IntoResponse for Log {
 /// as server-sent events. `Last-Event-ID` takes precedence over `after`, so that a broken stream resumes by itself.
 pub(crate) async fn of_session(
     state: &ApiState,
+    access: &CanRead,
     session: SessionRow,
     headers: &HeaderMap,
     query: &LogQuery,
@@ -54,7 +55,7 @@ pub(crate) async fn of_session(
     }
     let after = Seq(after);
     if query.follow.unwrap_or(false) {
-        let share = state.streams().take(session.at.org.to_string())?;
+        let share = state.streams().take(access)?;
         let log = LogStream::open(state.hub(), state.store(), session.at, (after, last), expected)
             .await?;
         return Ok(Log(log.into_response(share)));
@@ -93,5 +94,5 @@ pub(crate) async fn show(
     headers: HeaderMap,
 ) -> Result<Log, ApiError> {
     let session = in_project(&state, access.org, &project, &session).await?;
-    of_session(&state, session, &headers, &query).await
+    of_session(&state, &access, session, &headers, &query).await
 }

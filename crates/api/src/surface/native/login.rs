@@ -10,11 +10,11 @@ use http::StatusCode;
 use http::header::SET_COOKIE;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{IdpOffer, Via};
+use store::{IdpOffer, LinkMaker, Via};
 
 use super::me::{LoginView, MeView, me_of};
 use crate::ApiState;
-use crate::act::{Begun, begin_by_code, begin_by_key, begin_by_link, sso};
+use crate::act::{Begun, begin_by_code, begin_by_key, begin_by_link, refuse_confined, sso};
 use crate::error::ApiError;
 use crate::surface::Parting;
 use crate::surface::extract::{Body, Caller, OwnPage, Params};
@@ -193,7 +193,7 @@ pub(crate) struct LinkView {
     expires_at: i64,
 }
 
-/// Makes a one-time link for whoever asks: who has the key has the login too.
+/// Makes a one-time link for whoever asks. Its login is as old as the proof that made it, and ends with that.
 pub(crate) async fn link(
     caller: Caller,
     State(state): State<ApiState>,
@@ -203,8 +203,13 @@ pub(crate) async fn link(
             "a service account does not sign in; use a person's key, such as that of `opencode-cloud key`".to_owned(),
         ));
     };
+    refuse_confined(caller.standing())?;
+    let maker = match caller.via() {
+        Via::Key(key) => LinkMaker::Key(key.clone()),
+        Via::Login(login) => LinkMaker::Login(login.clone()),
+    };
     let now = state.clock().now_ms();
-    let (token, row) = Token::link(caller.org(), user, now);
+    let (token, row) = Token::link(caller.org(), user, maker, now);
     let expires_at = row.expires_ms;
     state.store().create_login_link(caller.org(), row, now).await?;
     let url = format!("{}/login#{}", state.settings().site.url(), token.text());

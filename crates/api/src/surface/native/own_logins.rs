@@ -33,7 +33,7 @@ pub(crate) struct OwnLoginView {
     last_seen_at: i64,
     /// When it ends if it is not used again.
     expires_at: i64,
-    /// The address that it began from. Behind a proxy it is the proxy's.
+    /// The address that it began from. Behind a proxy that the operator does not trust, it is the proxy's.
     address: Option<String>,
     /// The browser's name for itself.
     browser: Option<String>,

@@ -65,7 +65,7 @@ pub(crate) async fn log(
     headers: HeaderMap,
 ) -> Result<Log, ApiError> {
     let row = row(&state, access.org, &session).await?;
-    of_session(&state, row, &headers, &query).await
+    of_session(&state, &access, row, &headers, &query).await
 }
 
 pub(crate) async fn abort(

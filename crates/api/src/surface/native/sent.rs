@@ -6,7 +6,7 @@ use axum::extract::State;
 use crate::ApiState;
 use crate::act::{HereRequest, HereView, UploadView, here, store_upload};
 use crate::error::ApiError;
-use crate::surface::extract::{Body, CanPrompt, LargeRead, Pack};
+use crate::surface::extract::{Body, CanPrompt, Pack, UploadPlace};
 
 /// Names a repository of one's own machine, and learns which of its commits are here.
 pub(crate) async fn name(
@@ -20,7 +20,7 @@ pub(crate) async fn name(
 /// Takes a pack of git objects.
 pub(crate) async fn upload(
     access: CanPrompt,
-    _large: LargeRead,
+    _place: UploadPlace,
     State(state): State<ApiState>,
     Pack(mut body): Pack,
 ) -> Result<Json<UploadView>, ApiError> {

@@ -54,6 +54,7 @@ pub(crate) async fn wait(
     if !row.busy || seconds == 0 {
         return Ok(Json(row.into()));
     }
+    let _share = state.waits().take(&access)?;
     let mut log = Cursor::join(state.hub(), state.store(), row.at.clone(), Want::Events).await?;
     // The work may have ended before the cursor joined.
     row = at.find(&state, access.org).await?;

@@ -17,6 +17,7 @@ use crate::fold::Conversation;
 use crate::follow::{Cursor, HoldGuard, Step, Want};
 use crate::homes::Home;
 use crate::principal::Principal;
+use crate::shares::Share;
 use crate::view::{MessageView, SessionContext, as_stock, message};
 
 /// The end of the work on a prompt.
@@ -110,6 +111,7 @@ pub(crate) struct Held {
     home: Arc<Home>,
     /// Set for a released client only.
     hold: Option<HoldGuard>,
+    _share: Share,
 }
 
 impl Held {
@@ -122,6 +124,7 @@ impl Held {
         client: Client,
     ) -> Result<Self, ApiError> {
         let org = principal.org;
+        let share = state.waits().take(principal)?;
         let mut home = home(state, org, &session).await?;
         let mut at = SessionRef { org, location: home.location.clone(), session };
         let mut log = follow(state, &at).await?;
@@ -138,7 +141,7 @@ impl Held {
             log = follow(state, &at).await?;
             hold = hold.map(|_| state.feeds().hold(&at, Seq(admitted.seq.0 - 1)));
         }
-        Ok(Self::new(&admitted, log, at.session, home, hold))
+        Ok(Self::new(&admitted, log, at.session, home, hold, share))
     }
 
     fn new(
@@ -147,9 +150,10 @@ impl Held {
         session: SessionId,
         home: Arc<Home>,
         hold: Option<HoldGuard>,
+        share: Share,
     ) -> Self {
         let awaited = Awaited::new(admitted.prompt.message.clone());
-        Self { awaited, log: log.after(admitted.seq), session, home, hold }
+        Self { awaited, log: log.after(admitted.seq), session, home, hold, _share: share }
     }
 
     /// Returns the assistant's last message once the work on the prompt has ended. Builds it from events.

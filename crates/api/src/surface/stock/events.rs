@@ -147,7 +147,7 @@ async fn listen(
     directory: Option<String>,
     reach: Reach,
 ) -> Result<Response, ApiError> {
-    let share = state.streams().take(access.org.to_string())?;
+    let share = state.streams().take(&access)?;
     let (replayed, frames) = state.feeds().subscribe(access.org).await?;
     let listener = Listener {
         store: state.store().clone(),

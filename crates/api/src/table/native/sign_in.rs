@@ -29,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
         ),
         post(
             "/platform/login",
-            Needs(MeManage),
+            NeedsRecent(MeManage),
             "login.create",
             "Make a one-time link that logs the caller in",
             login::link,

@@ -1,0 +1,115 @@
+//! Bodies of requests that come too slowly: a client that sends a byte a second holds its place for ever otherwise.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+/// How long a body may be waited for, whatever comes of it.
+const GRACE: Duration = Duration::from_secs(30);
+/// The least bytes in each second of waiting after that: less than the slowest line that people have.
+const LEAST_PER_SECOND: u64 = 1_024;
+
+/// A body whose bytes come at a least rate, or it breaks off. Only the time counts in which we wait for the client.
+pub(crate) struct PacedBody {
+    body: Body,
+    received: u64,
+    waited: Duration,
+    /// Since when we wait, and until when at most.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+}
+
+/// The error of a body that comes too slowly.
+#[derive(Debug, thiserror::Error)]
+#[error("the body comes too slowly: send at least {LEAST_PER_SECOND} bytes a second")]
+struct TooSlow;
+
+impl PacedBody {
+    pub(crate) fn wrap(body: Body) -> Body {
+        Body::new(Self { body, received: 0, waited: Duration::ZERO, waiting: None })
+    }
+
+    /// Returns how much longer it may be waited for.
+    fn left(&self) -> Duration {
+        (GRACE + Duration::from_secs(self.received / LEAST_PER_SECOND)).saturating_sub(self.waited)
+    }
+}
+
+impl HttpBody for PacedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            if let Some((since, _)) = self.waiting.take() {
+                self.waited += since.elapsed();
+            }
+            let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+            self.received += data.map_or(0, |data| data.len() as u64);
+            return Poll::Ready(frame);
+        }
+        let left = self.left();
+        let begin = || {
+            let now = Instant::now();
+            (now, Box::pin(tokio::time::sleep_until(now + left)))
+        };
+        let (_, end) = self.waiting.get_or_insert_with(begin);
+        ready!(end.as_mut().poll(context));
+        Poll::Ready(Some(Err(axum::Error::new(TooSlow))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use futures::stream;
+
+    use super::*;
+
+    /// Sends `count` pieces of `size` bytes, each after `every`.
+    fn body(count: usize, size: usize, every: Duration) -> Body {
+        Body::from_stream(stream::unfold(0, move |sent| async move {
+            if sent == count {
+                return None;
+            }
+            tokio::time::sleep(every).await;
+            Some((Ok::<_, std::io::Error>(vec![0_u8; size]), sent + 1))
+        }))
+    }
+
+    // Finding security-3, low: a body of a byte a second was open for as long as its client liked.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_is_ended() {
+        let second = Duration::from_secs(1);
+        let began = Instant::now();
+        let trickle = to_bytes(PacedBody::wrap(body(10_000, 1, second)), usize::MAX).await;
+        assert!(trickle.is_err());
+        assert!(began.elapsed() <= GRACE + second, "{:?}", began.elapsed());
+        // A slow line is no trickle.
+        let slow = to_bytes(PacedBody::wrap(body(300, 1_100, second)), usize::MAX).await;
+        assert_eq!(slow.expect("whole").len(), 330_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_reads_slowly_blames_no_client() {
+        let mut body = PacedBody::wrap(body(5, 1, Duration::from_secs(1))).into_data_stream();
+        while let Some(piece) = futures::StreamExt::next(&mut body).await {
+            piece.expect("in time");
+            tokio::time::sleep(GRACE * 2).await; // we were busy
+        }
+    }
+}
