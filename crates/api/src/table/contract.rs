@@ -14,7 +14,7 @@ use crate::follow::{EventSchema, FrameSchema};
 use crate::surface::dialect::Dialect;
 use crate::surface::extract::{
     Believes, Body, Caller, CanAdminister, CanPrompt, CanRead, LargeRead, OwnPage, Pack, Params,
-    Upload,
+    Upload, UploadPlace,
 };
 use crate::surface::native::export::Exported;
 use crate::surface::native::keys::{Created, KeyView, NewKeyView, Revoked};
@@ -90,6 +90,7 @@ pub(super) trait Argument {
 impl Argument for State<ApiState> {}
 impl Argument for Dialect {}
 impl Argument for LargeRead {}
+impl Argument for UploadPlace {}
 impl Argument for HeaderMap {}
 /// The path itself names its parameters, and all are texts.
 impl<T> Argument for Path<T> {}

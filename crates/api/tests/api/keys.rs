@@ -209,7 +209,14 @@ async fn nobody_takes_a_key_of_another_person() -> Result<()> {
         let made = call(&gateway, "POST", "/platform/key", key, Some(made)).await.0;
         writeln!(matrix, " for a service {}", made.as_u16())?;
     }
-    insta::assert_snapshot!(matrix, @"");
+    insta::assert_snapshot!(matrix, @r"
+    viewer: own 201 200; viewer's 404 404; admin's 404 404; owner's 404 404; service's 404 404; foreign 404 404; for a service 403
+    member: own 201 200; viewer's 404 404; admin's 404 404; owner's 404 404; service's 404 404; foreign 404 404; for a service 403
+    admin: own 201 200; viewer's 403 200; admin's 403 200; owner's 403 403; service's 201 200; foreign 404 404; for a service 201
+    owner: own 201 200; viewer's 403 200; admin's 403 200; owner's 403 200; service's 201 200; foreign 404 404; for a service 201
+    confined: own 400 200; viewer's 403 200; admin's 403 200; owner's 403 403; service's 400 200; foreign 404 404; for a service 201
+    service: own 201 200; viewer's 403 200; admin's 403 200; owner's 403 403; service's 201 200; foreign 404 404; for a service 201
+    ");
     Ok(())
 }
 

@@ -70,7 +70,18 @@ async fn server(folder: &Folder, limits: ListenerLimits) -> (SocketAddr, TaskGro
     let group = TaskGroup::root("test");
     let kind = TaskKind::new("listener", OnError::Log, OnCancel::Wait);
     let stop: CancellationToken = group.token();
-    group.spawn(kind, listener::serve(listener, acceptor, app, limits, group.clone(), stop));
+    group.spawn(
+        kind,
+        listener::serve(
+            listener,
+            acceptor,
+            app,
+            limits,
+            crate::TrustedProxies::default(),
+            group.clone(),
+            stop,
+        ),
+    );
     group.spawn(TaskKind::new("follow", OnError::Log, OnCancel::Abort), tls.follow());
     (address, group)
 }
