@@ -8,9 +8,9 @@
 //! Absent on purpose: every route; those are in `api` and `console`.
 
 mod listener;
-mod socket;
 mod paced_body;
 mod proxies;
+mod socket;
 mod tls;
 
 use std::io;
@@ -27,10 +27,10 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use self::paced_body::PacedBody;
 
 pub use listener::ListenerLimits;
-pub use socket::SocketLimits;
 pub use proxies::{
     ProxyHeader, ProxyNetwork, ProxyNetworkError, TrustedProxies, UnknownProxyHeader,
 };
+pub use socket::SocketLimits;
 pub use tls::{LOOK, Tls, TlsError, TlsOptions};
 
 const LISTENER: TaskKind = TaskKind::new("gateway listener", OnError::StopRole, OnCancel::Wait);
