@@ -59,8 +59,7 @@ impl Hub {
         let streams = tasks.token().child_token();
         let entries = Mutex::default();
         let (databases, tasks, budget) = (AtomicU64::new(0), tasks.clone(), Arc::default());
-        let hub =
-            Self { store, signals, waker, tasks, entries, streams, budget, databases };
+        let hub = Self { store, signals, waker, tasks, entries, streams, budget, databases };
         let hub = Arc::new(hub);
         hub.tasks.spawn(TICK, hub.clone().ticks());
         hub
@@ -153,10 +152,7 @@ impl Hub {
         }
     }
 
-    fn entry(
-        &self,
-        session: &SessionRef,
-    ) -> Result<(Arc<Followed>, QueueReader<Frame>), ApiError> {
+    fn entry(&self, session: &SessionRef) -> Result<(Arc<Followed>, QueueReader<Frame>), ApiError> {
         let key = (session.org, session.session.clone());
         let mut entries = self.lock();
         // An ended entry's session was gone, but it may have been created again since.
