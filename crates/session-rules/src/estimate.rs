@@ -47,8 +47,21 @@ pub(crate) fn text(text: &str) -> u64 {
     tokens(text.len())
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many messages this thread has estimated, for tests of how the work grows.
+    static ESTIMATED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+pub(crate) fn estimated() -> usize {
+    ESTIMATED.get()
+}
+
 /// Returns the tokens of one message, at least one.
 pub(crate) fn message(message: &Message) -> u64 {
+    #[cfg(test)]
+    ESTIMATED.set(ESTIMATED.get() + 1);
     tokens(bytes(message)).max(1)
 }
 

@@ -30,9 +30,8 @@ pub(crate) fn tail(conversation: &Conversation, view: &View, keep: u64, working:
     let end = all.len();
     let shown: Vec<(usize, &Message)> =
         view.since(conversation, 0).filter(|(_, message)| message.role != Role::System).collect();
-    let size = |from: usize| -> u64 {
-        shown.iter().filter(|(at, _)| *at >= from).map(|(_, said)| estimate::message(said)).sum()
-    };
+    let sizes = sizes(&shown);
+    let size = |from: usize| sizes[shown.partition_point(|(at, _)| *at < from)];
     let batches = batches(conversation, &shown);
     // The first exchange could only stay if nothing were summarised.
     let first = shown.first().map_or(end, |(at, _)| *at);
@@ -54,12 +53,22 @@ pub(crate) fn tail(conversation: &Conversation, view: &View, keep: u64, working:
     let newest = kept.first().map_or(0, tokens);
     kept.sort_unstable();
     // Prompts without any answer yet are the tail.
-    let unanswered = shown.iter().rev().take_while(|(at, _)| kept.contains(at)).last();
+    let is_kept = |kept: &[usize], at: &usize| kept.binary_search(at).is_ok();
+    let unanswered = shown.iter().rev().take_while(|(at, _)| is_kept(&kept, at)).last();
     let from = chosen.or(unanswered.map(|(at, _)| *at)).unwrap_or(end).max(view.from());
     kept.retain(|at| *at < from);
-    let goes = |at: &usize| *at < from && !kept.contains(at);
+    let goes = |at: &usize| *at < from && !is_kept(&kept, at);
     let summarised = shown.iter().filter(|(at, _)| goes(at)).count();
     Tail { from, summarised, asked: newest, kept }
+}
+
+/// Returns the tokens of the messages from each place on, and 0 for the end: each message is looked at once.
+fn sizes(shown: &[(usize, &Message)]) -> Vec<u64> {
+    let mut sizes = vec![0; shown.len() + 1];
+    for (nth, (_, said)) in shown.iter().enumerate().rev() {
+        sizes[nth] = sizes[nth + 1] + estimate::message(said);
+    }
+    sizes
 }
 
 /// Returns prompts that were promoted together, each batch as the indices of its messages.
@@ -282,6 +291,20 @@ mod tests {
             let messages = told.history.conversation().messages();
             let kept = &messages[from..];
             assert!(kept.is_empty() || kept[0].role == Role::User, "{keep}: {from}");
+        }
+    }
+
+    // Finding core-3 H3: all messages were summed up once more for each exchange.
+    #[test]
+    fn each_message_is_estimated_twice_at_most() {
+        for (exchange, messages) in [("u10 a10 ", 2), ("u10 ", 1)] {
+            for exchanges in [500, 1_000] {
+                let told = Told::new(&exchange.repeat(exchanges));
+                let before = estimate::estimated();
+                told.tail(5_000);
+                let looked = estimate::estimated() - before;
+                assert!(looked <= 2 * messages * exchanges, "{looked} of {exchanges} {exchange}");
+            }
         }
     }
 

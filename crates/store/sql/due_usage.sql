@@ -1,5 +1,5 @@
--- For the build before: changed_sessions takes its place. It always compares the heads with what is counted, since that build
--- does not know that the rows of session_change can be lost.
+-- The sessions that have events which are not counted: the heads are compared with what is counted. The build before asks it
+-- for its position too, where changed_sessions has taken its place.
 CREATE OR REPLACE FUNCTION due_usage(p_org uuid, OUT sessions text[], OUT next_xid text, OUT running text[], OUT read_ms bigint)
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

@@ -1,13 +1,11 @@
 -- Counts what is new of these sessions, at most some 20,000 events: the sums and how far they go, in one transaction. So
 -- each event is counted once, whoever calls it how often, and wherever a caller ends. True: more is left, call it again.
 --
--- Takes the organisation's lock of sums, and no head. delete_session(), which has heads, calls it.
+-- Takes the organisation's lock of sums, and no head.
 CREATE OR REPLACE FUNCTION roll_up_usage(p_org uuid, p_sessions text[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     most CONSTANT bigint := 20000;
-    hour CONSTANT bigint := 3600000;
-    day CONSTANT bigint := 24 * hour;
     numbers bigint[];
     befores bigint[];
     lasts bigint[];
@@ -35,22 +33,7 @@ BEGIN
         FROM unnest(numbers, befores, lasts) WITH ORDINALITY AS d (n, b, u, place)) AS t WHERE t.ahead < most;
     facts := ARRAY(SELECT f FROM unnest(numbers, befores, lasts) AS d (n, b, u)
         CROSS JOIN LATERAL usage_facts(p_org, d.n, d.b, d.u) AS f);
-    PERFORM add_usage(p_org, 'usage_hourly', hour, ARRAY['person', 'project', 'agent', 'provider', 'model'], facts);
-    PERFORM add_usage(p_org, 'usage_daily', day, ARRAY['person', 'project', 'agent', 'provider', 'model'], facts);
-    PERFORM add_usage(p_org, 'usage_model', day, ARRAY['provider', 'model', 'agent'], facts);
-    PERFORM add_usage(p_org, 'usage_person', day, ARRAY['person'], facts);
-    PERFORM add_usage(p_org, 'usage_project', day, ARRAY['project'], facts);
-    INSERT INTO usage_tool AS u (org_id, starts_ms, tool, outcome, calls, run_ms)
-    SELECT p_org, f.starts_ms - f.starts_ms % day AS span, f.tool, f.outcome, sum(f.tool_calls), sum(f.run_ms)
-    FROM unnest(facts) AS f WHERE f.tool IS NOT NULL GROUP BY span, f.tool, f.outcome
-    ON CONFLICT (org_id, starts_ms, tool, outcome) DO UPDATE
-    SET calls = u.calls + excluded.calls, run_ms = u.run_ms + excluded.run_ms;
-    INSERT INTO usage_outcome AS u (org_id, starts_ms, provider, model, outcome, code, turns, turn_ms)
-    SELECT p_org, f.starts_ms - f.starts_ms % day AS span, f.provider, f.model, f.outcome, f.code,
-        sum(f.turns + f.retries), sum(f.turn_ms)
-    FROM unnest(facts) AS f WHERE f.code IS NOT NULL GROUP BY span, f.provider, f.model, f.outcome, f.code
-    ON CONFLICT (org_id, starts_ms, provider, model, outcome, code) DO UPDATE
-    SET turns = u.turns + excluded.turns, turn_ms = u.turn_ms + excluded.turn_ms;
+    PERFORM add_usage_facts(p_org, facts);
     INSERT INTO usage_through AS u (incarnation, org_id, first, last)
     SELECT d.n, p_org, 0, d.u FROM unnest(numbers, lasts) AS d (n, u)
     ON CONFLICT (incarnation) DO UPDATE SET last = excluded.last;

@@ -3,7 +3,7 @@
 -- the other session had them.
 --
 -- An event counts for the author of the newest prompt that was promoted before it, or of the session before there is one;
--- and for the project that the session was in.
+-- and for the project that the session was in. Both are found in one walk along the log, so the work grows with it.
 CREATE OR REPLACE FUNCTION usage_facts(p_org uuid, p_number bigint, p_first bigint, p_last bigint)
 RETURNS SETOF usage_fact LANGUAGE plpgsql STABLE SET search_path = public, pg_temp AS $$
 DECLARE
@@ -12,67 +12,118 @@ DECLARE
     -- Nothing that a provider or a catalog says makes a sum too large for its column.
     tokens_most CONSTANT bigint := 1000000000000;
     cost_most CONSTANT bigint := 1000000000000000;
-    since bigint;
-    has_moved CONSTANT boolean := EXISTS (
-        SELECT FROM left_location l WHERE l.org_id = p_org AND l.incarnation = p_number);
+    -- The events that are summed begin after this one.
+    start bigint;
+    place bigint;
+    input text;
+    -- Who wrote the newest prompt up to `start`, and where the session was.
+    creator text;
+    author text;
+    at_project text;
 BEGIN
     SELECT e.payload::json INTO created FROM session_event e
     WHERE e.org_id = p_org AND e.incarnation = p_number AND e.seq = 1;
     SELECT 2 + (e.payload::json->>'copied')::bigint INTO copied FROM session_event e
     WHERE e.org_id = p_org AND e.incarnation = p_number AND e.seq = 2 AND e.kind = 'session.forked';
-    SELECT max(i.promoted_seq) INTO since FROM session_input i
-    WHERE i.org_id = p_org AND i.incarnation = p_number AND i.kind = 'prompt' AND i.promoted_seq <= p_first;
-    RETURN QUERY
-    WITH event AS MATERIALIZED (
-        SELECT e.seq, e.time_ms, e.kind, e.payload::json AS p,
-            CASE WHEN e.kind NOT IN ('session.created', 'prompt.promoted') THEN e.payload::json->>'turn' END AS turn,
-            CASE WHEN e.kind = 'tool.settled' THEN e.payload::json->>'call' END AS call,
-            e.payload::json->'usage' AS used
-        FROM session_event e
-        WHERE e.org_id = p_org AND e.incarnation = p_number AND e.seq > p_first AND e.seq <= p_last
-            AND (e.seq < 3 OR e.seq > coalesce(copied, 0))
-            AND e.kind = ANY (ARRAY['session.created', 'prompt.promoted', 'turn.settled', 'compaction.ended',
-                'title.ended', 'attempt.started', 'retry.scheduled', 'tool.settled', 'workspace.snapshotted'])
-    ),
-    writer AS MATERIALIZED (
-        SELECT 0 AS seq, coalesce(created#>>'{by,actor}', created#>>'{by,key}', '') AS person
-        UNION ALL
-        SELECT i.promoted_seq, coalesce(a.payload::json#>>'{by,actor}', a.payload::json#>>'{by,key}', '')
+    start := greatest(p_first, copied);
+    creator := coalesce(created#>>'{by,actor}', created#>>'{by,key}', '');
+    -- Backwards from there, one after the other: of a long log, nothing older is read.
+    place := start + 1;
+    LOOP
+        SELECT e.seq, e.payload::json->>'message' INTO place, input FROM session_event e
+        WHERE e.org_id = p_org AND e.incarnation = p_number AND e.seq < place AND e.kind = 'prompt.promoted'
+        ORDER BY e.seq DESC LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        -- None for what the service itself has said.
+        SELECT coalesce(a.payload::json#>>'{by,actor}', a.payload::json#>>'{by,key}', '') INTO author
         FROM session_input i
         JOIN session_event a ON a.org_id = p_org AND a.incarnation = p_number AND a.seq = i.admitted_seq
-        WHERE i.org_id = p_org AND i.incarnation = p_number AND i.kind = 'prompt' AND i.promoted_seq <= p_last
-            AND i.promoted_seq >= coalesce(since, 0)
+        WHERE i.org_id = p_org AND i.id = input AND i.incarnation = p_number AND i.kind = 'prompt';
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF EXISTS (SELECT FROM left_location l WHERE l.org_id = p_org AND l.incarnation = p_number) THEN
+        SELECT e.payload::json->>'project' INTO at_project FROM session_event e
+        WHERE e.org_id = p_org AND e.incarnation = p_number AND e.seq <= start AND e.kind = 'session.moved'
+        ORDER BY e.seq DESC LIMIT 1;
+    END IF;
+    RETURN QUERY
+    WITH event AS MATERIALIZED (
+        -- What is summed, and no more: a payload may be large.
+        SELECT e.seq, e.time_ms, e.kind, d.p->>'agent' AS agent, d.p#>>'{model,provider}' AS provider,
+            d.p#>>'{model,model}' AS model, d.p->>'outcome' AS outcome, d.p#>>'{error,code}' AS code,
+            CASE WHEN e.kind NOT IN ('session.created', 'prompt.promoted') THEN d.p->>'turn' END AS turn,
+            CASE WHEN e.kind = 'tool.settled' THEN d.p->>'call' END AS call,
+            CASE WHEN e.kind = 'tool.settled' THEN (d.p->>'ended')::bigint - (d.p->>'started')::bigint END AS run_ms,
+            d.p->'usage' AS used,
+            e.kind = 'prompt.promoted' AND d.p->>'synthetic' IS NULL AS is_asked,
+            e.kind = 'attempt.started' AND d.p->'pricing' IS NULL AS is_unpriced, lines.added, lines.removed,
+            CASE e.kind WHEN 'prompt.promoted' THEN d.p->>'message' END AS input,
+            CASE e.kind WHEN 'session.moved' THEN coalesce(d.p->>'project', '') END AS project
+        FROM session_event e CROSS JOIN LATERAL (SELECT e.payload::jsonb AS p OFFSET 0) AS d
+        LEFT JOIN LATERAL (
+            SELECT sum(f.additions) AS added, sum(f.deletions) AS removed
+            FROM jsonb_to_recordset(d.p->'files') AS f (additions bigint, deletions bigint)
+            WHERE e.kind = 'workspace.snapshotted' AND d.p->'base' IS NULL
+        ) AS lines ON e.kind = 'workspace.snapshotted'
+        WHERE e.org_id = p_org AND e.incarnation = p_number AND e.seq > p_first AND e.seq <= p_last
+            AND (e.seq < 3 OR e.seq > start)
+            AND e.kind = ANY (ARRAY['session.created', 'session.moved', 'prompt.promoted', 'turn.settled',
+                'compaction.ended', 'title.ended', 'attempt.started', 'retry.scheduled', 'tool.settled',
+                'workspace.snapshotted'])
     ),
-    place AS MATERIALIZED (
-        SELECT 0 AS seq, created->>'project' AS project
+    writer AS (
+        SELECT 0 AS seq, creator AS person
+        UNION ALL SELECT start, coalesce(author, creator)
         UNION ALL
-        SELECT e.seq, e.payload::json->>'project' FROM session_event e
-        WHERE has_moved AND e.org_id = p_org AND e.incarnation = p_number AND e.seq <= p_last
-            AND e.kind = 'session.moved'
+        SELECT e.seq, coalesce(a.payload::json#>>'{by,actor}', a.payload::json#>>'{by,key}', '')
+        FROM event e
+        JOIN session_input i ON i.org_id = p_org AND i.id = e.input AND i.incarnation = p_number AND i.kind = 'prompt'
+        JOIN session_event a ON a.org_id = p_org AND a.incarnation = p_number AND a.seq = i.admitted_seq
+    ),
+    place AS (
+        SELECT 0 AS seq, coalesce(created->>'project', '') AS project
+        UNION ALL SELECT start, coalesce(at_project, created->>'project', '')
+        UNION ALL SELECT e.seq, e.project FROM event e WHERE e.kind = 'session.moved'
+    ),
+    -- One walk along writers, places and events, in the order of their numbers: how many of them come
+    -- before an event says which is its own. No join looks for it: a planner that knows nothing of their number makes a
+    -- loop in a loop of it. A writer comes before the event of the same promotion.
+    walked AS (
+        SELECT u.*, count(u.writer) OVER along AS writers, count(u.place) OVER along AS places
+        FROM (
+            SELECT 1 AS rank, NULL AS writer, NULL AS place, e.* FROM event e
+            UNION ALL SELECT 0, w.person, NULL, w.seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                NULL, NULL, NULL, NULL, NULL, NULL FROM writer w
+            UNION ALL SELECT 0, NULL, w.project, w.seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                NULL, NULL, NULL, NULL, NULL, NULL FROM place w
+        ) AS u
+        WINDOW along AS (ORDER BY u.seq, u.rank ROWS UNBOUNDED PRECEDING)
+    ),
+    attributed AS MATERIALIZED (
+        SELECT w.*, first_value(w.writer) OVER (PARTITION BY w.writers ORDER BY w.rank, w.writer) AS person,
+            first_value(w.place) OVER (PARTITION BY w.places ORDER BY w.rank, w.place) AS stood_in
+        FROM walked w
     ),
     fact AS (
-        SELECT e.time_ms - e.time_ms % 3600000 AS starts_ms,
-            (SELECT w.person FROM writer w WHERE w.seq <= e.seq ORDER BY w.seq DESC LIMIT 1) AS person,
-            coalesce((SELECT w.project FROM place w WHERE w.seq <= e.seq ORDER BY w.seq DESC LIMIT 1), '') AS project,
-            coalesce(t.agent, e.p->>'agent', '') AS agent,
-            coalesce(t.provider, e.p#>>'{model,provider}', '') AS provider,
-            coalesce(t.model, e.p#>>'{model,model}', '') AS model,
+        SELECT e.time_ms - e.time_ms % 3600000 AS starts_ms, e.person, e.stood_in AS project,
+            coalesce(t.agent, e.agent, '') AS agent,
+            coalesce(t.provider, e.provider, '') AS provider,
+            coalesce(t.model, e.model, '') AS model,
             -- A model may call anything a tool.
             CASE e.kind WHEN 'tool.settled' THEN coalesce(left(r.tool, 64), '') END AS tool,
-            CASE WHEN e.kind IN ('turn.settled', 'tool.settled') THEN coalesce(e.p->>'outcome', '')
+            CASE WHEN e.kind IN ('turn.settled', 'tool.settled') THEN coalesce(e.outcome, '')
                 WHEN e.kind = 'retry.scheduled' THEN 'retried' END AS outcome,
-            CASE WHEN e.kind IN ('turn.settled', 'retry.scheduled') THEN coalesce(e.p#>>'{error,code}', '') END AS code,
-            CASE e.kind WHEN 'tool.settled'
-                THEN greatest((e.p->>'ended')::bigint - (e.p->>'started')::bigint, 0) ELSE 0 END AS run_ms,
+            CASE WHEN e.kind IN ('turn.settled', 'retry.scheduled') THEN coalesce(e.code, '') END AS code,
+            greatest(coalesce(e.run_ms, 0), 0) AS run_ms,
             (e.kind = 'session.created')::integer AS sessions,
-            (e.kind = 'prompt.promoted' AND e.p->>'synthetic' IS NULL)::integer AS prompts,
+            e.is_asked::integer AS prompts,
             (e.kind = 'turn.settled')::integer AS turns,
-            (e.kind = 'turn.settled' AND e.p->>'outcome' = 'failed')::integer AS failed,
-            (e.kind = 'turn.settled' AND e.p->>'outcome' = 'interrupted')::integer AS interrupted,
+            (e.kind = 'turn.settled' AND e.outcome = 'failed')::integer AS failed,
+            (e.kind = 'turn.settled' AND e.outcome = 'interrupted')::integer AS interrupted,
             CASE e.kind WHEN 'turn.settled' THEN greatest(e.time_ms - t.started_ms, 0) ELSE 0 END AS turn_ms,
             (e.kind = 'attempt.started')::integer AS requests,
             (e.kind = 'retry.scheduled')::integer AS retries,
-            (e.kind = 'attempt.started' AND e.p->'pricing' IS NULL)::integer AS unpriced,
+            e.is_unpriced::integer AS unpriced,
             (e.kind = 'compaction.ended')::integer AS compactions,
             least(coalesce((e.used->>'input')::bigint, 0), tokens_most) AS input_tokens,
             least(coalesce((e.used->>'output')::bigint, 0), tokens_most) AS output_tokens,
@@ -81,16 +132,12 @@ BEGIN
             least(coalesce((e.used->>'cache_write')::bigint, 0), tokens_most) AS cache_write_tokens,
             least(coalesce((e.used->>'cost')::bigint, 0), cost_most) AS cost_nanos,
             (e.kind = 'tool.settled')::integer AS tool_calls,
-            (e.kind = 'tool.settled' AND e.p->>'outcome' <> 'completed')::integer AS tool_failures,
-            coalesce(lines.added, 0) AS lines_added, coalesce(lines.removed, 0) AS lines_removed
-        FROM event e
+            (e.kind = 'tool.settled' AND e.outcome <> 'completed')::integer AS tool_failures,
+            coalesce(e.added, 0) AS lines_added, coalesce(e.removed, 0) AS lines_removed
+        FROM attributed e
         LEFT JOIN provider_turn t ON t.org_id = p_org AND t.id = e.turn
         LEFT JOIN tool_result r ON r.org_id = p_org AND r.id = e.call
-        LEFT JOIN LATERAL (
-            SELECT sum(f.additions) AS added, sum(f.deletions) AS removed
-            FROM json_to_recordset(e.p->'files') AS f (additions bigint, deletions bigint)
-            WHERE e.kind = 'workspace.snapshotted' AND e.p->'base' IS NULL
-        ) AS lines ON e.kind = 'workspace.snapshotted'
+        WHERE e.kind <> 'session.moved' -- and no writer or place
     )
     SELECT f.starts_ms, f.person, f.project, f.agent, f.provider, f.model, f.tool, f.outcome, f.code,
         coalesce(sum(f.run_ms), 0)::bigint, coalesce(sum(f.sessions), 0)::bigint, coalesce(sum(f.prompts), 0)::bigint,

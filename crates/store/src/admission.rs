@@ -103,72 +103,72 @@ impl Store {
     /// Admits a prompt that a batch leaves out: somebody has locked the head, the id is taken, a Revert is staged, the
     /// inbox may be full, or there is no such session.
     async fn admit_alone(&self, call: Admit) -> Result<AdmittedPrompt, StoreError> {
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let Admit { org, mut new, mut mint, mut event, mut payload } = call;
-                    let mut before: Vec<String> = Vec::new();
-                    let row = loop {
-                        let row = sqlx::query!(
-                            r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
+        let (org, session) = (call.org, call.new.session.clone());
+        self.at_head(org, session.as_str(), move |connection| {
+            Box::pin(async move {
+                let Admit { org, mut new, mut mint, mut event, mut payload } = call;
+                let mut before: Vec<String> = Vec::new();
+                let row = loop {
+                    let row = sqlx::query!(
+                        r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
                        FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"#,
-                            org.0,
-                            new.session.as_str(),
-                            new.prompt.message.as_str(),
-                            new.prompt.delivery.as_str(),
-                            new.prompt.digest,
-                            new.prompt.wake,
-                            event.as_str(),
-                            mint.last().0,
-                            new.now,
-                            payload,
-                            prompt_kind(&new.prompt),
-                            &before,
-                        )
-                        .fetch_one(&mut *connection)
-                        .await?;
-                        if row.outcome != "staged" {
-                            break row;
-                        }
-                        // A Revert is staged: a prompt commits it, and other input waits for its end.
-                        if new.prompt.synthetic.is_some() {
-                            new.prompt.wake = false;
-                            payload = written(&new.prompt)?;
-                        } else {
-                            before = spare(&mut mint, row.seq.unwrap_or_default());
-                            event = EventId::mint(&mut mint);
-                        }
-                    };
-                    let admission = match row.outcome.as_str() {
-                        "admitted" => Admission::First,
-                        "retry" => Admission::Retry,
-                        "conflict" => {
-                            return Err(StoreError::Conflict { what: "a message with this id" });
-                        }
-                        "full" => return Err(StoreError::InboxFull { session: new.session }),
-                        "missing" => return Err(StoreError::NotFound),
-                        other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
-                    };
-                    let (Some(seq), Some(location), Some(admitted_ms), Some(payload)) =
-                        (row.seq, row.location, row.admitted_ms, row.payload)
-                    else {
-                        return Err(StoreError::Unreadable("an admission without its row".into()));
-                    };
-                    Ok(AdmittedPrompt {
-                        admission,
-                        seq: Seq(seq),
-                        event: (admission == Admission::First).then_some(event),
-                        location: location.parse()?,
-                        admitted_ms,
-                        prompt: match admission {
-                            Admission::First => new.prompt,
-                            Admission::Retry => serde_json::from_str(&payload)
-                                .map_err(|error| StoreError::Unreadable(error.to_string()))?,
-                        },
-                    })
+                        org.0,
+                        new.session.as_str(),
+                        new.prompt.message.as_str(),
+                        new.prompt.delivery.as_str(),
+                        new.prompt.digest,
+                        new.prompt.wake,
+                        event.as_str(),
+                        mint.last().0,
+                        new.now,
+                        payload,
+                        prompt_kind(&new.prompt),
+                        &before,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    if row.outcome != "staged" {
+                        break row;
+                    }
+                    // A Revert is staged: a prompt commits it, and other input waits for its end.
+                    if new.prompt.synthetic.is_some() {
+                        new.prompt.wake = false;
+                        payload = written(&new.prompt)?;
+                    } else {
+                        before = spare(&mut mint, row.seq.unwrap_or_default());
+                        event = EventId::mint(&mut mint);
+                    }
+                };
+                let admission = match row.outcome.as_str() {
+                    "admitted" => Admission::First,
+                    "retry" => Admission::Retry,
+                    "conflict" => {
+                        return Err(StoreError::Conflict { what: "a message with this id" });
+                    }
+                    "full" => return Err(StoreError::InboxFull { session: new.session }),
+                    "missing" => return Err(StoreError::NotFound),
+                    other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
+                };
+                let (Some(seq), Some(location), Some(admitted_ms), Some(payload)) =
+                    (row.seq, row.location, row.admitted_ms, row.payload)
+                else {
+                    return Err(StoreError::Unreadable("an admission without its row".into()));
+                };
+                Ok(AdmittedPrompt {
+                    admission,
+                    seq: Seq(seq),
+                    event: (admission == Admission::First).then_some(event),
+                    location: location.parse()?,
+                    admitted_ms,
+                    prompt: match admission {
+                        Admission::First => new.prompt,
+                        Admission::Retry => serde_json::from_str(&payload)
+                            .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                    },
                 })
             })
-            .await
+        })
+        .await
     }
 }
 

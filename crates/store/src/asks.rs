@@ -123,39 +123,38 @@ impl Store {
             | Answer::Dismissed
             | Answer::Expired => Vec::new(),
         };
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let event = EventId::mint(&mut mint);
-                    let row = sqlx::query!(
-                        r#"SELECT outcome AS "outcome!", seq, session, location
+        self.at_head(org, &ask.to_string(), move |connection| {
+            Box::pin(async move {
+                let mut mint = IdMint::after(Stamp::default(), now);
+                let event = EventId::mint(&mut mint);
+                let row = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq, session, location
                            FROM answer_ask($1, $2, $3, $4, $5, $6, $7, $8)"#,
-                        org.0,
-                        ask.as_str(),
-                        words,
-                        by,
-                        &patterns,
-                        event.as_str(),
-                        mint.last().0,
-                        now,
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    match (row.outcome.as_str(), row.seq, row.session, row.location) {
-                        ("answered" | "same", Some(seq), Some(session), Some(location)) => {
-                            let (session, location) = (session.parse()?, location.parse()?);
-                            let session = SessionRef { org, location, session };
-                            Ok(Answering::Answered { seq: Seq(seq), session })
-                        }
-                        ("conflict", ..) => Ok(Answering::Conflict),
-                        ("gone", ..) => Ok(Answering::Gone),
-                        ("missing", ..) => Err(StoreError::NotFound),
-                        (other, ..) => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                    org.0,
+                    ask.as_str(),
+                    words,
+                    by,
+                    &patterns,
+                    event.as_str(),
+                    mint.last().0,
+                    now,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                match (row.outcome.as_str(), row.seq, row.session, row.location) {
+                    ("answered" | "same", Some(seq), Some(session), Some(location)) => {
+                        let (session, location) = (session.parse()?, location.parse()?);
+                        let session = SessionRef { org, location, session };
+                        Ok(Answering::Answered { seq: Seq(seq), session })
                     }
-                })
+                    ("conflict", ..) => Ok(Answering::Conflict),
+                    ("gone", ..) => Ok(Answering::Gone),
+                    ("missing", ..) => Err(StoreError::NotFound),
+                    (other, ..) => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                }
             })
-            .await
+        })
+        .await
     }
 
     /// The permissions that people have saved for a session's project.
@@ -247,7 +246,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn covered_asks(&self, org: OrgId) -> Result<Vec<AskId>, StoreError> {
-        self.lane()
+        self.lane(org)
             .run(move |connection| {
                 Box::pin(async move {
                     let ids =

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, Error, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Error, PgConnection};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::StoreError;
@@ -42,7 +42,7 @@ impl Limit {
     /// Postgres's limit for a statement of [`Limit::Check`].
     pub(crate) const CHECK_STATEMENT: &str = "120s";
 
-    const fn length(self) -> Duration {
+    pub(crate) const fn length(self) -> Duration {
         match self {
             Self::Short => Duration::from_secs(5),
             Self::Long => Duration::from_secs(32),
@@ -78,13 +78,22 @@ fn no_answer(limit: Duration) -> Error {
     Error::Io(io::Error::new(io::ErrorKind::TimedOut, said))
 }
 
+/// No connection was opened in time.
+pub(crate) fn unreached() -> Error {
+    Error::Io(io::Error::new(io::ErrorKind::TimedOut, "no connection to Postgres in time"))
+}
+
 /// The idle connections of one role.
 pub(crate) struct Connections {
     connect: PgConnectOptions,
     /// Whether a pooler gives each transaction another backend: see [`crate::pooler`].
     is_pooled: bool,
+    /// Settings of each connection, such as `lock_timeout = '200ms'`.
+    settings: &'static [&'static str],
     idle: Mutex<Vec<Open>>,
     is_closed: AtomicBool,
+    /// Whether none could be opened the last time.
+    is_failing: AtomicBool,
 }
 
 /// A connection that is not in the middle of anything.
@@ -95,8 +104,23 @@ pub(crate) struct Open {
 }
 
 impl Connections {
-    pub(crate) fn new(connect: PgConnectOptions, is_pooled: bool) -> Self {
-        Self { connect, is_pooled, idle: Mutex::default(), is_closed: AtomicBool::new(false) }
+    pub(crate) fn new(
+        connect: PgConnectOptions,
+        is_pooled: bool,
+        settings: &'static [&'static str],
+    ) -> Self {
+        let (is_closed, is_failing) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { connect, is_pooled, settings, idle: Mutex::default(), is_closed, is_failing }
+    }
+
+    /// The settings as statements that follow a `BEGIN`: behind a pooler the next transaction has another backend.
+    pub(crate) fn local_settings(&self) -> String {
+        self.settings.iter().map(|setting| format!("; SET LOCAL {setting}")).collect()
+    }
+
+    /// Whether no connection could be opened the last time.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_pooled(&self) -> bool {
@@ -121,8 +145,14 @@ impl Connections {
 
     /// Opens a connection; waits for a Postgres that is starting, or was not reached.
     pub(crate) async fn open(&self, until: Instant) -> Result<Open, Error> {
+        let opened = self.try_to_open(until).await;
+        self.is_failing.store(opened.is_err(), Ordering::Relaxed);
+        opened
+    }
+
+    async fn try_to_open(&self, until: Instant) -> Result<Open, Error> {
         loop {
-            let opening = PgConnection::connect_with(&self.connect);
+            let opening = self.connect();
             let failed = match timeout_at(until.min(Instant::now() + OPENING), opening).await {
                 Ok(Ok(connection)) => {
                     let now = Instant::now();
@@ -130,13 +160,22 @@ impl Connections {
                 }
                 Ok(Err(error)) if may_pass(&error) => error,
                 Ok(Err(error)) => return Err(error),
-                Err(_) => Error::PoolTimedOut,
+                Err(_) => unreached(),
             };
             if Instant::now() + TRY_AGAIN >= until {
                 return Err(failed);
             }
             sleep(TRY_AGAIN).await;
         }
+    }
+
+    async fn connect(&self) -> Result<PgConnection, Error> {
+        let mut connection = PgConnection::connect_with(&self.connect).await?;
+        if !self.is_pooled && !self.settings.is_empty() {
+            let set = self.settings.iter().map(|setting| format!("SET {setting};")).collect();
+            sqlx::raw_sql(AssertSqlSafe::<String>(set)).execute(&mut connection).await?;
+        }
+        Ok(connection)
     }
 
     /// For the next call: every answer was read to its end.

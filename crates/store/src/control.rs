@@ -68,58 +68,57 @@ impl Store {
         org: OrgId,
         new: NewControl,
     ) -> Result<AdmittedControl, StoreError> {
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let stamp = new.control.message.stamp(new.now).unwrap_or_default();
-                    let mut mint = IdMint::after(stamp, new.now);
-                    let event = EventId::mint(&mut mint);
-                    let payload = serde_json::to_string(&new.control)
-                        .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-                    let row = sqlx::query!(
-                        r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
+        self.at_head(org, &new.session.clone().to_string(), move |connection| {
+            Box::pin(async move {
+                let stamp = new.control.message.stamp(new.now).unwrap_or_default();
+                let mut mint = IdMint::after(stamp, new.now);
+                let event = EventId::mint(&mut mint);
+                let payload = serde_json::to_string(&new.control)
+                    .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+                let row = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
                        FROM admit_control($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"#,
-                        org.0,
-                        new.session.as_str(),
-                        new.control.message.as_str(),
-                        control_kind(&new.control.control),
-                        new.control.delivery.as_str(),
-                        new.control.digest,
-                        new.control.wake,
-                        event.as_str(),
-                        mint.last().0,
-                        new.now,
-                        payload,
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    let admission = match row.outcome.as_str() {
-                        "admitted" => ControlAdmission::First,
-                        "retry" => ControlAdmission::Retry,
-                        "pending" => ControlAdmission::Pending,
-                        "conflict" => {
-                            return Err(StoreError::Conflict { what: "a message with this id" });
-                        }
-                        "busy" => return Err(StoreError::Busy { session: new.session }),
-                        "full" => return Err(StoreError::InboxFull { session: new.session }),
-                        "missing" | "nowhere" => return Err(StoreError::NotFound),
-                        other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
-                    };
-                    let (Some(seq), Some(location), Some(admitted_ms), Some(payload)) =
-                        (row.seq, row.location, row.admitted_ms, row.payload)
-                    else {
-                        return Err(StoreError::Unreadable("an admission without its row".into()));
-                    };
-                    Ok(AdmittedControl {
-                        admission,
-                        seq: Seq(seq),
-                        location: location.parse()?,
-                        admitted_ms,
-                        control: serde_json::from_str(&payload)
-                            .map_err(|error| StoreError::Unreadable(error.to_string()))?,
-                    })
+                    org.0,
+                    new.session.as_str(),
+                    new.control.message.as_str(),
+                    control_kind(&new.control.control),
+                    new.control.delivery.as_str(),
+                    new.control.digest,
+                    new.control.wake,
+                    event.as_str(),
+                    mint.last().0,
+                    new.now,
+                    payload,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                let admission = match row.outcome.as_str() {
+                    "admitted" => ControlAdmission::First,
+                    "retry" => ControlAdmission::Retry,
+                    "pending" => ControlAdmission::Pending,
+                    "conflict" => {
+                        return Err(StoreError::Conflict { what: "a message with this id" });
+                    }
+                    "busy" => return Err(StoreError::Busy { session: new.session }),
+                    "full" => return Err(StoreError::InboxFull { session: new.session }),
+                    "missing" | "nowhere" => return Err(StoreError::NotFound),
+                    other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
+                };
+                let (Some(seq), Some(location), Some(admitted_ms), Some(payload)) =
+                    (row.seq, row.location, row.admitted_ms, row.payload)
+                else {
+                    return Err(StoreError::Unreadable("an admission without its row".into()));
+                };
+                Ok(AdmittedControl {
+                    admission,
+                    seq: Seq(seq),
+                    location: location.parse()?,
+                    admitted_ms,
+                    control: serde_json::from_str(&payload)
+                        .map_err(|error| StoreError::Unreadable(error.to_string()))?,
                 })
             })
-            .await
+        })
+        .await
     }
 }

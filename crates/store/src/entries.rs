@@ -60,7 +60,7 @@ impl Store {
         entry: EntrySet,
         now: TimestampMs,
     ) -> Result<EntryChange, StoreError> {
-        self.log_one(now, move |connection, minted| {
+        self.log_one((org, &session.clone()), now, move |connection, minted| {
             Box::pin(async move {
                 let row = sqlx::query!(
                     r#"SELECT outcome AS "outcome!", seq
@@ -94,7 +94,7 @@ impl Store {
         key: String,
         now: TimestampMs,
     ) -> Result<EntryChange, StoreError> {
-        self.log_one(now, move |connection, minted| {
+        self.log_one((org, &session.clone()), now, move |connection, minted| {
             Box::pin(async move {
                 let row = sqlx::query!(
                     r#"SELECT outcome AS "outcome!", seq

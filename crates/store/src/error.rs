@@ -75,11 +75,14 @@ const CANNOT_CONNECT_NOW: &str = "57P03";
 /// `query_canceled`: a statement took longer than it may, or an operator has ended it.
 const QUERY_CANCELED: &str = "57014";
 
+/// `lock_not_available`: another has had the lock for as long as the call may wait with a connection.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
 /// Answers that say "not now": lost connections, a statement that was rolled back for others' sake, too little of
 /// something, and what an operator or a time-out has ended.
 const PASSING_CLASSES: [&str; 4] = ["08", "40", "53", "57"];
-/// Of others, an idle transaction that was ended, and a Postgres that has become a standby.
-const PASSING_CODES: [&str; 2] = ["25P03", "25006"];
+/// Of others, an idle transaction that was ended, a Postgres that has become a standby, and a lock that another has.
+const PASSING_CODES: [&str; 3] = ["25P03", "25006", LOCK_NOT_AVAILABLE];
 /// Classes of answers about what a statement would write: data exceptions, and broken constraints.
 const OF_DATA: [&str; 2] = ["22", "23"];
 
@@ -128,6 +131,20 @@ impl StoreError {
         OF_DATA.iter().any(|class| code.starts_with(class)).then(|| answer.message())
     }
 
+    /// Whether another had the lock for as long as the call may wait: nothing was changed.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        let Self::Database(error) = self else { return false };
+        error.as_database_error().and_then(|answer| answer.code()).as_deref()
+            == Some(LOCK_NOT_AVAILABLE)
+    }
+
+    /// Whether this process has so much to ask of the database that the call's turn did not come: nothing was changed.
+    #[must_use]
+    pub const fn is_crowded(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::PoolTimedOut))
+    }
+
     /// Whether Postgres has refused a key that is already there.
     pub(crate) fn is_duplicate(&self) -> bool {
         matches!(self, Self::Database(error) if is_unique_violation(error))
@@ -165,6 +182,14 @@ impl From<domain::IdError> for StoreError {
     fn from(error: domain::IdError) -> Self {
         Self::Unreadable(error.to_string())
     }
+}
+
+/// Another has locked what a call needs, for all the time that the call may wait.
+pub(crate) fn locked() -> StoreError {
+    StoreError::Database(sqlx::Error::Database(Box::new(Copied {
+        message: "another call has locked it for too long".into(),
+        code: Some(LOCK_NOT_AVAILABLE.into()),
+    })))
 }
 
 /// Whether the error is a violated unique key, by its code.

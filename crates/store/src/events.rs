@@ -114,7 +114,7 @@ impl Store {
 
     /// Reads a log that a batch leaves out: one without news, which may not exist at all.
     async fn events_alone(&self, call: Read) -> Result<Page<RecordedEvent>, StoreError> {
-        self.lane()
+        self.lane(call.org)
             .run(move |connection| {
                 Box::pin(async move {
                     let rows = sqlx::query!(

@@ -4,7 +4,6 @@ use domain::{
 };
 
 use crate::cluster::created_with;
-use crate::connections::Limit;
 use crate::session::TRIES;
 use crate::{Creation, Store, StoreError};
 
@@ -38,61 +37,60 @@ impl Store {
         if let Some(feature) = created_with(&new.created) {
             self.require(feature).await?;
         }
-        self.lane()
-            .run_within(Limit::Long, move |connection| {
-                Box::pin(async move {
-                    let NewFork { id, created, forked, events, last_id, now } = new;
-                    let location = created.location.clone();
-                    let (parent, through) = (forked.parent.clone(), forked.through);
-                    let copied = i64::try_from(events.len()).unwrap_or(i64::MAX);
-                    if forked.copied != copied {
-                        let said = format!("a fork of {} events with {copied}", forked.copied);
-                        return Err(StoreError::Unreadable(said));
-                    }
-                    let first: [(TimestampMs, SessionEvent); 2] =
-                        [(now, created.into()), (now, forked.into())];
-                    let events: Vec<_> = first.into_iter().chain(events).collect();
-                    let mut mint = IdMint::after(last_id, now);
-                    let ids: Vec<String> =
-                        events.iter().map(|_| EventId::mint(&mut mint).to_string()).collect();
-                    let kinds: Vec<String> =
-                        events.iter().map(|(_, event)| event.kind().to_owned()).collect();
-                    let versions: Vec<i32> =
-                        events.iter().map(|(_, event)| event.version()).collect();
-                    let times: Vec<i64> = events.iter().map(|(time, _)| *time).collect();
-                    // Each event goes as its text comes: together they may be large.
-                    let payloads: Vec<String> =
-                        events.into_iter().map(|(_, event)| event.payload()).collect();
-                    for _ in 0..TRIES {
-                        let outcome = sqlx::query_scalar!(
-                            r#"SELECT fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        let id = new.id.to_string();
+        self.long_at_head(org, &id, move |connection| {
+            Box::pin(async move {
+                let NewFork { id, created, forked, events, last_id, now } = new;
+                let location = created.location.clone();
+                let (parent, through) = (forked.parent.clone(), forked.through);
+                let copied = i64::try_from(events.len()).unwrap_or(i64::MAX);
+                if forked.copied != copied {
+                    let said = format!("a fork of {} events with {copied}", forked.copied);
+                    return Err(StoreError::Unreadable(said));
+                }
+                let first: [(TimestampMs, SessionEvent); 2] =
+                    [(now, created.into()), (now, forked.into())];
+                let events: Vec<_> = first.into_iter().chain(events).collect();
+                let mut mint = IdMint::after(last_id, now);
+                let ids: Vec<String> =
+                    events.iter().map(|_| EventId::mint(&mut mint).to_string()).collect();
+                let kinds: Vec<String> =
+                    events.iter().map(|(_, event)| event.kind().to_owned()).collect();
+                let versions: Vec<i32> = events.iter().map(|(_, event)| event.version()).collect();
+                let times: Vec<i64> = events.iter().map(|(time, _)| *time).collect();
+                // Each event goes as its text comes: together they may be large.
+                let payloads: Vec<String> =
+                    events.into_iter().map(|(_, event)| event.payload()).collect();
+                for _ in 0..TRIES {
+                    let outcome = sqlx::query_scalar!(
+                        r#"SELECT fork_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
                                AS "outcome!""#,
-                            org.0,
-                            id.as_str(),
-                            parent.as_str(),
-                            through.0,
-                            location.as_str(),
-                            mint.last().0,
-                            &ids,
-                            &kinds,
-                            &versions,
-                            &times,
-                            &payloads,
-                        )
-                        .fetch_one(&mut *connection)
-                        .await?;
-                        match outcome.as_str() {
-                            "created" => return Ok(Creation::Created),
-                            "exists" => return Ok(Creation::Exists),
-                            "orphan" => return Ok(Creation::Orphan),
-                            "nowhere" => return Err(StoreError::NotFound),
-                            "raced" => {} // found as it was made, the next time
-                            _ => break,
-                        }
+                        org.0,
+                        id.as_str(),
+                        parent.as_str(),
+                        through.0,
+                        location.as_str(),
+                        mint.last().0,
+                        &ids,
+                        &kinds,
+                        &versions,
+                        &times,
+                        &payloads,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    match outcome.as_str() {
+                        "created" => return Ok(Creation::Created),
+                        "exists" => return Ok(Creation::Exists),
+                        "orphan" => return Ok(Creation::Orphan),
+                        "nowhere" => return Err(StoreError::NotFound),
+                        "raced" => {} // found as it was made, the next time
+                        _ => break,
                     }
-                    Err(StoreError::Conflict { what: "a session with this id" })
-                })
+                }
+                Err(StoreError::Conflict { what: "a session with this id" })
             })
-            .await
+        })
+        .await
     }
 }

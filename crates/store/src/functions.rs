@@ -20,6 +20,7 @@ macro_rules! functions {
 const FUNCTIONS: &[(&str, &str)] = functions![
     "add_counts",
     "add_usage",
+    "add_usage_facts",
     "admit_control",
     "admit_prompt",
     "admit_prompts",

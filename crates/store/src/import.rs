@@ -91,7 +91,7 @@ impl Store {
         }
         let store = self.clone();
         bounded(Limit::Check, async move {
-            let mut tx = store.tenant(org).await?;
+            let mut tx = store.import_tx(org).await?;
             let written = write(&mut tx, org, new, pages).await;
             let arrival = match written {
                 Ok(arrival) => arrival,

@@ -138,7 +138,7 @@ impl Store {
         input: MessageId,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
-        self.log_one(now, move |connection, minted| {
+        self.log_one((org, &session.clone()), now, move |connection, minted| {
             Box::pin(async move {
                 let row = sqlx::query!(
                     r#"SELECT outcome AS "outcome!", seq, location
@@ -172,7 +172,7 @@ impl Store {
         to: Delivery,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
-        self.log_one(now, move |connection, minted| {
+        self.log_one((org, &session.clone()), now, move |connection, minted| {
             Box::pin(async move {
                 let row = sqlx::query!(
                     r#"SELECT outcome AS "outcome!", seq, location
@@ -204,7 +204,7 @@ impl Store {
         session: SessionId,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
-        self.log_one(now, move |connection, minted| {
+        self.log_one((org, &session.clone()), now, move |connection, minted| {
             Box::pin(async move {
                 let row = sqlx::query!(
                     r#"SELECT outcome AS "outcome!", seq, location

@@ -44,36 +44,35 @@ impl Store {
     ) -> Result<Resumed, StoreError> {
         self.require(Feature::Controls).await?;
         let by = written(by)?;
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let (event, wake) = (EventId::mint(&mut mint), EventId::mint(&mut mint));
-                    let row = sqlx::query!(
-                        r#"SELECT outcome AS "outcome!", seq, location, wake
+        self.at_head(org, &session.to_string(), move |connection| {
+            Box::pin(async move {
+                let mut mint = IdMint::after(Stamp::default(), now);
+                let (event, wake) = (EventId::mint(&mut mint), EventId::mint(&mut mint));
+                let row = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq, location, wake
                            FROM interrupt_and_resume($1, $2, $3, $4, $5, $6, $7)"#,
-                        org.0,
-                        session.as_str(),
-                        event.as_str(),
-                        wake.as_str(),
-                        mint.last().0,
-                        now,
-                        by,
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    match (row.outcome.as_str(), row.location) {
-                        ("applied" | "idle", Some(location)) => Ok(Resumed {
-                            location: location.parse()?,
-                            interrupt: row.seq.map(Seq),
-                            wake: row.wake.map(Seq),
-                        }),
-                        ("missing", _) => Err(StoreError::NotFound),
-                        (other, _) => Err(StoreError::Unreadable(format!("outcome {other}"))),
-                    }
-                })
+                    org.0,
+                    session.as_str(),
+                    event.as_str(),
+                    wake.as_str(),
+                    mint.last().0,
+                    now,
+                    by,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                match (row.outcome.as_str(), row.location) {
+                    ("applied" | "idle", Some(location)) => Ok(Resumed {
+                        location: location.parse()?,
+                        interrupt: row.seq.map(Seq),
+                        wake: row.wake.map(Seq),
+                    }),
+                    ("missing", _) => Err(StoreError::NotFound),
+                    (other, _) => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                }
             })
-            .await
+        })
+        .await
     }
 
     /// Asks a session to stop (I6). Durable when it returns; the hint to the owner is the caller's.
@@ -88,34 +87,33 @@ impl Store {
         now: TimestampMs,
     ) -> Result<Interrupted, StoreError> {
         let by = written(by)?;
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let event = EventId::mint(&mut mint);
-                    let row = sqlx::query!(
-                        r#"SELECT outcome AS "outcome!", seq, location
+        self.at_head(org, &session.to_string(), move |connection| {
+            Box::pin(async move {
+                let mut mint = IdMint::after(Stamp::default(), now);
+                let event = EventId::mint(&mut mint);
+                let row = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq, location
                    FROM interrupt_session($1, $2, $3, $4, $5, $6)"#,
-                        org.0,
-                        session.as_str(),
-                        event.as_str(),
-                        mint.last().0,
-                        now,
-                        by,
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    match (row.outcome.as_str(), row.seq, row.location) {
-                        ("applied", Some(seq), Some(location)) => {
-                            Ok(Interrupted::Applied { seq: Seq(seq), location: location.parse()? })
-                        }
-                        ("idle", ..) => Ok(Interrupted::Idle),
-                        ("missing", ..) => Err(StoreError::NotFound),
-                        (other, ..) => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                    org.0,
+                    session.as_str(),
+                    event.as_str(),
+                    mint.last().0,
+                    now,
+                    by,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                match (row.outcome.as_str(), row.seq, row.location) {
+                    ("applied", Some(seq), Some(location)) => {
+                        Ok(Interrupted::Applied { seq: Seq(seq), location: location.parse()? })
                     }
-                })
+                    ("idle", ..) => Ok(Interrupted::Idle),
+                    ("missing", ..) => Err(StoreError::NotFound),
+                    (other, ..) => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                }
             })
-            .await
+        })
+        .await
     }
 }
 

@@ -7,14 +7,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{Error, PgConnection};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use sqlx::{AssertSqlSafe, Error, PgConnection};
+use tokio::time::Instant;
 use tracing::warn;
 
+use domain::OrgId;
+
 use crate::StoreError;
-use crate::connections::{Connections, Limit, Open, is_broken};
+use crate::connections::{Connections, Limit, Open, is_broken, unreached};
 use crate::pooler;
+use crate::turns::{Turn, Turns};
 
 /// A statement that takes longer is named in the log.
 const SLOW: Duration = Duration::from_secs(1);
@@ -32,7 +34,9 @@ pub(crate) type OnConnection<'c, T> =
 #[derive(Clone)]
 pub(crate) struct Lane {
     connections: Arc<Connections>,
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
+    /// Whose calls these are; it may have half of the turns. Nobody's: sweeps, and what serves several at once.
+    org: Option<OrgId>,
     /// How long a call waits for its turn and its connection.
     patience: Duration,
 }
@@ -42,7 +46,7 @@ pub(crate) struct Taken {
     lane: Lane,
     open: Open,
     is_reused: bool,
-    _turn: OwnedSemaphorePermit,
+    _turn: Turn,
     _busy: telemetry::Holding,
 }
 
@@ -55,7 +59,8 @@ impl Taken {
     /// Begins the connection's one statement: a pooler is told that it stands alone.
     pub(crate) async fn enter(&mut self) -> Result<(), StoreError> {
         if self.lane.connections.is_pooled() {
-            pooler::begin(self).await?;
+            let begin = format!("BEGIN{}", self.lane.connections.local_settings());
+            sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut **self).await?;
         }
         Ok(())
     }
@@ -123,8 +128,21 @@ impl DerefMut for Taken {
 impl Lane {
     /// At most `turns` calls at a time.
     pub(crate) fn new(connections: Arc<Connections>, turns: u32, patience: Duration) -> Self {
-        let turns = Arc::new(Semaphore::new(usize::try_from(turns).unwrap_or(1).max(1)));
-        Self { connections, turns, patience }
+        Self { connections, turns: Arc::new(Turns::new(turns)), org: None, patience }
+    }
+
+    /// The same for calls of one organisation.
+    pub(crate) fn of(&self, org: OrgId) -> Self {
+        Self { org: Some(org), ..self.clone() }
+    }
+
+    /// `begin`, which begins a transaction, with the settings that each transaction behind a pooler needs.
+    pub(crate) fn beginning(&self, begin: &str) -> String {
+        if !self.connections.is_pooled() {
+            return begin.to_owned();
+        }
+        let (first, rest) = begin.split_once(';').unwrap_or((begin, ""));
+        format!("{first}{};{rest}", self.connections.local_settings())
     }
 
     /// Runs `work`, one short statement of its own, to its end, whoever waits for it.
@@ -140,7 +158,7 @@ impl Lane {
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection) -> OnConnection<'c, T> + Send + 'static,
     {
-        self.run_within(Limit::Short, work)
+        self.run_at(Limit::Short, Location::caller(), work)
     }
 
     /// The same for a statement that may take as long as `limit`.
@@ -157,7 +175,24 @@ impl Lane {
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection) -> OnConnection<'c, T> + Send + 'static,
     {
-        let (lane, caller) = (self.clone(), Location::caller());
+        self.run_at(limit, Location::caller(), work)
+    }
+
+    /// The same for a call that is named in the log by its own caller.
+    ///
+    /// # Errors
+    /// As [`Lane::run`].
+    pub(crate) fn run_at<T, W>(
+        &self,
+        limit: Limit,
+        caller: &'static Location<'static>,
+        work: W,
+    ) -> impl Future<Output = Result<T, StoreError>> + use<T, W>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut PgConnection) -> OnConnection<'c, T> + Send + 'static,
+    {
+        let lane = self.clone();
         tasks::detached(async move {
             let mut taken = lane.take().await?;
             let begun = Instant::now();
@@ -198,9 +233,12 @@ impl Lane {
         Ok(Taken { lane: self.clone(), open, is_reused: false, _turn: turn, _busy: busy })
     }
 
-    async fn turn(&self, until: Instant) -> Result<OwnedSemaphorePermit, Error> {
-        let turn = timeout_at(until, self.turns.clone().acquire_owned());
-        turn.await.map_err(|_| Error::PoolTimedOut)?.map_err(|_| Error::PoolClosed)
+    async fn turn(&self, until: Instant) -> Result<Turn, Error> {
+        match self.turns.take(self.org, until).await {
+            // Calls wait for turns too while no connection can be opened.
+            Err(Error::PoolTimedOut) if self.connections.is_failing() => Err(unreached()),
+            turn => turn,
+        }
     }
 
     /// Whether calls of this kind are answered: a turn, a connection and a round trip.

@@ -42,6 +42,7 @@ mod interrupt;
 mod kept_output;
 mod keys;
 mod lane;
+mod locked;
 mod login;
 mod login_link;
 mod look;
@@ -82,11 +83,13 @@ mod transaction;
 mod transcript;
 mod tree;
 mod turn;
+mod turns;
 mod unanswered;
 mod unnamed_blob;
 mod upload;
 mod usage;
 mod usage_check;
+mod usage_counter;
 mod usage_read;
 mod went_back;
 mod workspace;
@@ -156,6 +159,7 @@ pub use turn::{AttemptRow, TurnKind, TurnRow};
 pub use unanswered::UnansweredWrite;
 pub use unnamed_blob::{BlobUse, NamedBlob};
 pub use usage::UsageDue;
+pub use usage_counter::UsageCounter;
 pub use usage_read::{
     MAX_USAGE_ROWS, UsageAnswer, UsageKey, UsageNames, UsageOf, UsageQuery, UsageRow, UsageStep,
     UsageTable,

@@ -54,7 +54,7 @@ impl Store {
     async fn logs(&self, org: OrgId) -> Result<Vec<(String, i64)>, StoreError> {
         let store = self.clone();
         bounded(Limit::Long, async move {
-            let mut tx = store.tenant(org).await?;
+            let mut tx = store.long_tx(org).await?;
             // A log or an input without a head is a violation too.
             let rows = sqlx::query!(
                 r#"SELECT id AS "id!", max(events) AS "events!" FROM (
@@ -86,7 +86,7 @@ impl Store {
     ) -> Result<Vec<Violation>, StoreError> {
         let store = self.clone();
         bounded(Limit::Check, async move {
-            let mut tx = store.tenant(org).await?;
+            let mut tx = store.long_tx(org).await?;
             let found = violations_in(&mut tx, org, settled, &sessions).await?;
             tx.commit().await?;
             Ok(found)

@@ -9,6 +9,7 @@ use crate::cluster::Features;
 use crate::connections::Connections;
 use crate::events::Read;
 use crate::lane::Lane;
+use crate::locked::Queues;
 use crate::look::Look;
 use crate::shown_secret::ShownSecret;
 pub(crate) use crate::transaction::Tx;
@@ -53,11 +54,23 @@ fn connections() -> u32 {
 }
 
 /// Connections for a gateway's transactions of several statements, which only administration makes.
-const GATEWAY_TRANSACTIONS: u32 = 2;
+const GATEWAY_TRANSACTIONS: u32 = 3;
+/// Connections for what takes long: deletions, forks, rebuilds, sums and checks.
+const LONG: u32 = 2;
+/// Connections for imports, which take as long as their clients send.
+const IMPORTS: u32 = 2;
 /// Connections for drains' transactions: those of drains that lost a race and hold their session's head.
 const DRAIN_TRANSACTIONS: u32 = 3;
-/// Connections for sweeps and keys. With the others and [`connections`], a process has 23 at most.
+/// Connections for sweeps and keys. With the others and [`connections`], a process has 28 at most.
 const SWEEPS: u32 = 4;
+
+/// Settings of gateways' connections. A call that meets a lock gives its connection back and asks again ([`crate::locked`]),
+/// and Postgres ends a statement just before we would give it up: no backend is left behind.
+const GATEWAY_SETTINGS: &[&str] = &["lock_timeout = '200ms'", "statement_timeout = '4900ms'"];
+/// The same for what takes long. A role's own limit ends a statement after 30 s.
+const LONG_SETTINGS: &[&str] = &["lock_timeout = '200ms'"];
+/// How long a call waits for one of the few turns of what takes long.
+const LONG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The database. Cheap to clone.
 ///
@@ -68,6 +81,8 @@ pub struct Store {
     /// Gateways' calls of one statement, which are nearly all of them.
     lane: Lane,
     gateway: Lane,
+    long: Lane,
+    imports: Lane,
     drain_lane: Lane,
     drain: Lane,
     sched: Lane,
@@ -76,6 +91,7 @@ pub struct Store {
     looks: Batches<Look>,
     secrets: Batches<ShownSecret>,
     writes: Batches<Arc<Write>>,
+    queues: Queues,
     pub(crate) features: Features,
     pub(crate) sightings: Sightings,
 }
@@ -87,21 +103,25 @@ impl Store {
     /// When the URL cannot be read.
     pub fn connect(options: &StoreOptions) -> Result<Self, StoreError> {
         let patience = options.acquire_timeout;
-        let connections = |role: &str| -> Result<Arc<Connections>, StoreError> {
+        let connections = |role: &str, settings| -> Result<Arc<Connections>, StoreError> {
             let url = role_url(&options.url, role, options.password.as_deref())?;
             let (connect, is_pooled) = pooler::options(&url)?;
-            Ok(Arc::new(Connections::new(connect, is_pooled)))
+            Ok(Arc::new(Connections::new(connect, is_pooled, settings)))
         };
-        let (app, sched) = (connections("oc_app")?, connections("oc_sched")?);
-        let lane = |turns: u32| Lane::new(app.clone(), turns, patience);
-        let (gateways, drains) =
-            (lane(options.gateway_connections), lane(options.drain_connections));
+        let gateway = connections("oc_app", GATEWAY_SETTINGS)?;
+        let long = connections("oc_app", LONG_SETTINGS)?;
+        let (drain, sched) = (connections("oc_app", &[])?, connections("oc_sched", &[])?);
+        let gateways = Lane::new(gateway.clone(), options.gateway_connections, patience);
+        let drains = Lane::new(drain.clone(), options.drain_connections, patience);
         let sched = Lane::new(sched, SWEEPS, patience);
         Ok(Self {
-            gateway: lane(GATEWAY_TRANSACTIONS),
-            drain: lane(DRAIN_TRANSACTIONS),
+            gateway: Lane::new(gateway, GATEWAY_TRANSACTIONS, patience),
+            long: Lane::new(long.clone(), LONG, patience.max(LONG_PATIENCE)),
+            imports: Lane::new(long, IMPORTS, patience.max(LONG_PATIENCE)),
+            drain: Lane::new(drain, DRAIN_TRANSACTIONS, patience),
             secrets: Batches::new(sched.clone(), patience),
             sched,
+            queues: Queues::default(),
             admissions: Batches::new(gateways.clone(), patience),
             readings: Batches::new(gateways.clone(), patience),
             looks: Batches::new(drains.clone(), patience),
@@ -113,12 +133,12 @@ impl Store {
         })
     }
 
-    /// Whether the database answers each kind of work on the connections that serve it.
+    /// Whether the database answers each kind of short work on the connections that serve it.
     ///
     /// # Errors
     /// [`StoreError::Database`] when it does not.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        for lane in self.lanes() {
+        for lane in [&self.lane, &self.gateway, &self.drain_lane, &self.drain, &self.sched] {
             lane.ping().await?;
         }
         Ok(())
@@ -131,8 +151,9 @@ impl Store {
         }
     }
 
-    fn lanes(&self) -> [&Lane; 5] {
-        [&self.lane, &self.gateway, &self.drain_lane, &self.drain, &self.sched]
+    fn lanes(&self) -> [&Lane; 7] {
+        let Self { lane, gateway, long, imports, drain_lane, drain, sched, .. } = self;
+        [lane, gateway, long, imports, drain_lane, drain, sched]
     }
 
     /// For sweeps, and whatever asks across tenants.
@@ -140,9 +161,18 @@ impl Store {
         &self.sched
     }
 
-    /// For gateways' calls of one statement.
-    pub(crate) fn lane(&self) -> &Lane {
-        &self.lane
+    /// For gateways' calls of one statement. Those that lock a session go by [`Store::at_head`].
+    pub(crate) fn lane(&self, org: OrgId) -> Lane {
+        self.lane.of(org)
+    }
+
+    /// For calls of one statement that may take long.
+    pub(crate) fn long_lane(&self, org: OrgId) -> Lane {
+        self.long.of(org)
+    }
+
+    pub(crate) fn queues(&self) -> Queues {
+        self.queues.clone()
     }
 
     /// For drains' calls of one statement.
@@ -172,17 +202,27 @@ impl Store {
 
     /// A transaction for gateways that sees one tenant, begun in one round trip.
     pub(crate) async fn tenant(&self, org: OrgId) -> Result<Tx, StoreError> {
-        Tx::begin(&self.gateway, begin(org, GATEWAY_IDLE)).await
+        Tx::begin(&self.gateway.of(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS)).await
+    }
+
+    /// A transaction whose statements may take long. It is one of few.
+    pub(crate) async fn long_tx(&self, org: OrgId) -> Result<Tx, StoreError> {
+        Tx::begin(&self.long.of(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS)).await
+    }
+
+    /// A transaction for an import.
+    pub(crate) async fn import_tx(&self, org: OrgId) -> Result<Tx, StoreError> {
+        Tx::begin(&self.imports.of(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS)).await
     }
 
     /// A transaction for drains that sees one tenant.
     pub(crate) async fn drain_tx(&self, org: OrgId) -> Result<Tx, StoreError> {
-        Tx::begin(&self.drain, begin(org, DRAIN_IDLE)).await
+        Tx::begin(&self.drain, &begin(org, DRAIN_IDLE, "")).await
     }
 
     /// A transaction that only reads, and locks no row: it holds up neither a takeover nor anybody else.
     pub(crate) async fn reading_tx(&self, org: OrgId) -> Result<Tx, StoreError> {
-        Tx::begin(&self.lane, begin_reading(org)).await
+        Tx::begin(&self.lane.of(org), &begin_reading(org)).await
     }
 }
 
@@ -193,13 +233,16 @@ const DRAIN_IDLE: &str = "1s";
 /// credential waits for one that stopped. So it may be slow for longer, as it is on a machine that is busy elsewhere.
 const GATEWAY_IDLE: &str = "5s";
 
+/// A transaction of a gateway waits for others that make the same project, key or credential: it is not asked again.
+const TRANSACTION_LOCKS: &str = "; SET LOCAL lock_timeout = '4s'";
+
 /// Who stops while reading holds up nobody: it may be as long as a snapshot may be kept from vacuum.
 const READ_IDLE: &str = "20s";
 
 /// `SET LOCAL` takes no parameter; a UUID's text has only hex digits and dashes.
-fn begin(org: OrgId, idle: &str) -> String {
+fn begin(org: OrgId, idle: &str, locks: &str) -> String {
     format!(
-        "BEGIN; SET LOCAL oc.org = '{org}'; SET LOCAL idle_in_transaction_session_timeout = '{idle}'"
+        "BEGIN; SET LOCAL oc.org = '{org}'; SET LOCAL idle_in_transaction_session_timeout = '{idle}'{locks}"
     )
 }
 

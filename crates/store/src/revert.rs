@@ -23,39 +23,38 @@ impl Store {
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
         self.require(Feature::Controls).await?;
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let mut needed = USUAL;
-                    loop {
-                        let row = sqlx::query!(
-                            r#"SELECT outcome AS "outcome!", seq, location
+        self.at_head(org, &session.to_string(), move |connection| {
+            Box::pin(async move {
+                let mut mint = IdMint::after(Stamp::default(), now);
+                let mut needed = USUAL;
+                loop {
+                    let row = sqlx::query!(
+                        r#"SELECT outcome AS "outcome!", seq, location
                                FROM commit_revert($1, $2, $3, $4, $5)"#,
-                            org.0,
-                            session.as_str(),
-                            &spare(&mut mint, needed),
-                            mint.last().0,
-                            now,
-                        )
-                        .fetch_one(&mut *connection)
-                        .await?;
-                        return match (row.outcome.as_str(), row.seq, row.location) {
-                            ("committed", Some(seq), Some(location)) => {
-                                Ok(InboxChange::Done { seq: Seq(seq), location: location.parse()? })
-                            }
-                            ("staged", Some(more), _) if more > needed => {
-                                needed = more; // only synthetic input that comes meanwhile raises it
-                                continue;
-                            }
-                            ("none", ..) => Ok(InboxChange::Unchanged),
-                            ("busy", ..) => Err(StoreError::Busy { session }),
-                            ("missing", ..) => Err(StoreError::NotFound),
-                            (other, ..) => Err(StoreError::Unreadable(format!("outcome {other}"))),
-                        };
-                    }
-                })
+                        org.0,
+                        session.as_str(),
+                        &spare(&mut mint, needed),
+                        mint.last().0,
+                        now,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    return match (row.outcome.as_str(), row.seq, row.location) {
+                        ("committed", Some(seq), Some(location)) => {
+                            Ok(InboxChange::Done { seq: Seq(seq), location: location.parse()? })
+                        }
+                        ("staged", Some(more), _) if more > needed => {
+                            needed = more; // only synthetic input that comes meanwhile raises it
+                            continue;
+                        }
+                        ("none", ..) => Ok(InboxChange::Unchanged),
+                        ("busy", ..) => Err(StoreError::Busy { session }),
+                        ("missing", ..) => Err(StoreError::NotFound),
+                        (other, ..) => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                    };
+                }
             })
-            .await
+        })
+        .await
     }
 }

@@ -4,7 +4,6 @@ use domain::{
 };
 use serde::Deserialize;
 
-use crate::connections::Limit;
 use crate::tenant::missing;
 use crate::tree::{MAX_CHILDREN, MAX_DEPTH};
 use crate::{Store, StoreError};
@@ -160,45 +159,46 @@ impl Store {
         if let Some(feature) = crate::cluster::feature(&first) {
             self.require(feature).await?;
         }
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), new.now);
-                    let event = EventId::mint(&mut mint);
-                    let payload = serde_json::to_string(&new.created)
-                        .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-                    for _ in 0..TRIES {
-                        let outcome = sqlx::query_scalar!(
-                            r#"SELECT create_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        // It locks its parent.
+        let locks = new.created.parent.as_ref().unwrap_or(&new.id).to_string();
+        self.at_head(org, &locks, move |connection| {
+            Box::pin(async move {
+                let mut mint = IdMint::after(Stamp::default(), new.now);
+                let event = EventId::mint(&mut mint);
+                let payload = serde_json::to_string(&new.created)
+                    .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+                for _ in 0..TRIES {
+                    let outcome = sqlx::query_scalar!(
+                        r#"SELECT create_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
                                AS "outcome!""#,
-                            org.0,
-                            new.id.as_str(),
-                            new.created.location.as_str(),
-                            event.as_str(),
-                            mint.last().0,
-                            new.now,
-                            payload,
-                            new.created.parent.as_ref().map(SessionId::as_str),
-                            MAX_DEPTH,
-                            MAX_CHILDREN,
-                        )
-                        .fetch_one(&mut *connection)
-                        .await?;
-                        return match outcome.as_str() {
-                            "created" => Ok(Creation::Created),
-                            "exists" => Ok(Creation::Exists),
-                            "orphan" => Ok(Creation::Orphan),
-                            "deep" => Ok(Creation::TooDeep),
-                            "crowded" => Ok(Creation::TooMany),
-                            "nowhere" => Err(StoreError::NotFound),
-                            "raced" => continue, // found as it was made, the next time
-                            _ => break,
-                        };
-                    }
-                    Err(StoreError::Conflict { what: "a session with this id" })
-                })
+                        org.0,
+                        new.id.as_str(),
+                        new.created.location.as_str(),
+                        event.as_str(),
+                        mint.last().0,
+                        new.now,
+                        payload,
+                        new.created.parent.as_ref().map(SessionId::as_str),
+                        MAX_DEPTH,
+                        MAX_CHILDREN,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    return match outcome.as_str() {
+                        "created" => Ok(Creation::Created),
+                        "exists" => Ok(Creation::Exists),
+                        "orphan" => Ok(Creation::Orphan),
+                        "deep" => Ok(Creation::TooDeep),
+                        "crowded" => Ok(Creation::TooMany),
+                        "nowhere" => Err(StoreError::NotFound),
+                        "raced" => continue, // found as it was made, the next time
+                        _ => break,
+                    };
+                }
+                Err(StoreError::Conflict { what: "a session with this id" })
             })
-            .await
+        })
+        .await
     }
 
     /// One session, in one round trip.
@@ -206,7 +206,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without it.
     pub async fn session(&self, org: OrgId, id: SessionId) -> Result<SessionRow, StoreError> {
-        self.lane().run(move |connection| Box::pin(async move {
+        self.lane(org).run(move |connection| Box::pin(async move {
             let row = sqlx::query!(
                 r#"SELECT location_id AS "location_id!", project_id AS "project_id!",
                        directory AS "directory!", title AS "title!", agent AS "agent!", provider, model,
@@ -235,26 +235,23 @@ impl Store {
     /// [`StoreError::NotFound`] without it; [`StoreError::Conflict`] while children are being made faster
     /// than they are found.
     pub async fn delete_session(&self, org: OrgId, id: SessionId) -> Result<(), StoreError> {
-        self.lane()
-            .run_within(Limit::Long, move |connection| {
-                Box::pin(async move {
-                    for _ in 0..TRIES {
-                        let deleted = sqlx::query_scalar!(
-                            "SELECT delete_session($1, $2)",
-                            org.0,
-                            id.as_str()
-                        )
-                        .fetch_one(&mut *connection)
-                        .await?;
-                        match deleted {
-                            Some(0) => return Err(StoreError::NotFound),
-                            Some(_) => return Ok(()),
-                            None => {} // a child was made meanwhile
-                        }
+        // A queue of its own: what is for the session goes on while a deletion waits for the rest of a tree.
+        self.long_at_head(org, &format!("delete {id}"), move |connection| {
+            Box::pin(async move {
+                for _ in 0..TRIES {
+                    let deleted =
+                        sqlx::query_scalar!("SELECT delete_session($1, $2)", org.0, id.as_str())
+                            .fetch_one(&mut *connection)
+                            .await?;
+                    match deleted {
+                        Some(0) => return Err(StoreError::NotFound),
+                        Some(_) => return Ok(()),
+                        None => {} // a child was made meanwhile
                     }
-                    Err(StoreError::Conflict { what: "a newer child" })
-                })
+                }
+                Err(StoreError::Conflict { what: "a newer child" })
             })
-            .await
+        })
+        .await
     }
 }

@@ -61,30 +61,29 @@ impl Store {
         for feature in events.iter().filter_map(cluster::feature) {
             self.require(feature).await?;
         }
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let ids: Vec<String> =
-                        events.iter().map(|_| EventId::mint(&mut mint).to_string()).collect();
-                    let kinds: Vec<String> =
-                        events.iter().map(|event| event.kind().to_owned()).collect();
-                    let payloads: Vec<String> = events.iter().map(SessionEvent::payload).collect();
-                    let seq = sqlx::query_scalar!(
-                        "SELECT edit_session($1, $2, $3, $4, $5, $6, $7)",
-                        org.0,
-                        id.as_str(),
-                        mint.last().0,
-                        now,
-                        &ids,
-                        &kinds,
-                        &payloads,
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    seq.map(Seq).ok_or(StoreError::NotFound)
-                })
+        self.at_head(org, &id.to_string(), move |connection| {
+            Box::pin(async move {
+                let mut mint = IdMint::after(Stamp::default(), now);
+                let ids: Vec<String> =
+                    events.iter().map(|_| EventId::mint(&mut mint).to_string()).collect();
+                let kinds: Vec<String> =
+                    events.iter().map(|event| event.kind().to_owned()).collect();
+                let payloads: Vec<String> = events.iter().map(SessionEvent::payload).collect();
+                let seq = sqlx::query_scalar!(
+                    "SELECT edit_session($1, $2, $3, $4, $5, $6, $7)",
+                    org.0,
+                    id.as_str(),
+                    mint.last().0,
+                    now,
+                    &ids,
+                    &kinds,
+                    &payloads,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                seq.map(Seq).ok_or(StoreError::NotFound)
             })
-            .await
+        })
+        .await
     }
 }

@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 
-use domain::{EventId, Feature, IdMint, OrgId, Stamp, TimestampMs};
+use domain::{EventId, Feature, IdMint, OrgId, SessionId, Stamp, TimestampMs};
 use sqlx::PgConnection;
 
 use crate::connections::{Limit, bounded};
@@ -62,19 +62,26 @@ pub(crate) struct Minted {
 
 impl Store {
     /// Runs `work` to its end: one statement that writes one event, which builds of level 1 cannot read.
-    pub(crate) async fn log_one<T, W>(&self, now: TimestampMs, work: W) -> Result<T, StoreError>
+    pub(crate) async fn log_one<T, W>(
+        &self,
+        (org, session): (OrgId, &SessionId),
+        now: TimestampMs,
+        work: W,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        W: for<'c> FnOnce(&'c mut PgConnection, Minted) -> OnConnection<'c, T> + Send + 'static,
+        W: for<'c> FnOnce(&'c mut PgConnection, Minted) -> OnConnection<'c, T>
+            + Clone
+            + Send
+            + 'static,
     {
         self.require(Feature::Controls).await?;
-        self.lane()
-            .run(move |connection| {
-                let mut mint = IdMint::after(Stamp::default(), now);
-                let event = EventId::mint(&mut mint);
-                work(connection, Minted { event, stamp: mint.last().0 })
-            })
-            .await
+        self.at_head(org, session.as_str(), move |connection| {
+            let mut mint = IdMint::after(Stamp::default(), now);
+            let event = EventId::mint(&mut mint);
+            work(connection, Minted { event, stamp: mint.last().0 })
+        })
+        .await
     }
 }
 

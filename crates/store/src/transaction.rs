@@ -23,7 +23,8 @@ impl Tx {
     ///
     /// # Errors
     /// [`StoreError::Database`] when there is no connection or no answer in time.
-    pub(crate) async fn begin(lane: &Lane, begin: String) -> Result<Self, StoreError> {
+    pub(crate) async fn begin(lane: &Lane, begin: &str) -> Result<Self, StoreError> {
+        let begin = lane.beginning(begin);
         let taken = lane.take().await?;
         let is_reused = taken.is_reused();
         match Self::begin_on(taken, begin.clone()).await {

@@ -283,7 +283,7 @@ impl Store {
             Messages::Before(before) => (None, Some(before)),
             Messages::One(message) => (Some(message), None),
         };
-        self.lane().run(move |connection| Box::pin(async move {
+        self.lane(org).run(move |connection| Box::pin(async move {
             let rows = sqlx::query!(
                 r#"SELECT id AS "id!", seq AS "seq!", role AS "role!", parent_id, turn_id, agent, provider,
                        model, created_ms AS "created_ms!", completed_ms, finish, error_code, error_message,

@@ -54,7 +54,7 @@ impl Store {
         org: OrgId,
         session: SessionId,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        self.lane().run(move |connection| Box::pin(async move {
+        self.lane(org).run(move |connection| Box::pin(async move {
             let rows = sqlx::query!(
                 r#"SELECT id AS "id!", location_id AS "location_id!", project_id AS "project_id!",
                        directory AS "directory!", title AS "title!", agent AS "agent!", provider, model,

@@ -76,7 +76,7 @@ impl Store {
     ) -> Result<Vec<NamedBlob>, StoreError> {
         let (store, after) = (self.clone(), after.to_owned());
         bounded(Limit::Long, async move {
-            let mut tx = store.tenant(org).await?;
+            let mut tx = store.long_tx(org).await?;
             let found = match of {
                 BlobUse::ToolOutput => {
                     sqlx::query_as!(

@@ -8,14 +8,10 @@
 //! that adds its sums. So a caller may end anywhere, and several may do the same work.
 
 use domain::{OrgId, TimestampMs};
-use tracing::warn;
 use uuid::Uuid;
 
 use crate::connections::Limit;
-use crate::{Store, StoreError};
-
-/// The most sessions of one statement.
-const AT_ONCE: usize = 200;
+use crate::{Store, StoreError, UsageCounter};
 
 /// Where an organisation's sessions may have events that are not counted.
 #[derive(Debug, Clone)]
@@ -59,34 +55,33 @@ impl Store {
             .await
     }
 
-    /// Counts what is new of an organisation's sessions. Returns how many had something new, perhaps.
+    /// Counts what is new of an organisation's sessions, once. Returns how many had something new, perhaps. Who counts again
+    /// and again has a [`UsageCounter`].
     ///
     /// # Errors
     /// When the database fails: what is counted stays counted, and the next call goes on.
     pub async fn count_usage(&self, org: OrgId) -> Result<usize, StoreError> {
-        let due = self.due_usage(org).await?;
-        for sessions in due.sessions.chunks(AT_ONCE) {
-            if self.count_sessions(org, sessions.to_vec()).await.is_err() {
-                // A log that cannot be counted holds up no other.
-                for session in sessions {
-                    match self.count_sessions(org, vec![session.clone()]).await {
-                        Err(error) if is_of_data(&error) => {
-                            warn!(%error, session, "the log of a session cannot be counted");
-                        }
-                        counted => counted?,
-                    }
-                }
-            }
-        }
-        let sessions = due.sessions.len();
-        self.keep_usage_position(due).await?;
-        Ok(sessions)
+        UsageCounter::new(self.clone()).count(org).await
     }
 
-    /// Counts all that is new of these sessions.
-    async fn count_sessions(&self, org: OrgId, sessions: Vec<String>) -> Result<(), StoreError> {
-        while self.roll_up_usage(org, sessions.clone()).await? {}
-        Ok(())
+    /// The sessions that have events which are not counted, whatever position is known: a look at all sessions.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(crate) async fn uncounted_sessions(&self, org: OrgId) -> Result<Vec<String>, StoreError> {
+        self.long_lane(org)
+            .run_within(Limit::Long, move |connection| {
+                Box::pin(async move {
+                    let sessions = sqlx::query_scalar!(
+                        r#"SELECT sessions AS "sessions!" FROM due_usage($1)"#,
+                        org.0
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    Ok(sessions)
+                })
+            })
+            .await
     }
 
     /// Finds the sessions that may have events which are not counted.
@@ -94,7 +89,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn due_usage(&self, org: OrgId) -> Result<UsageDue, StoreError> {
-        self.drain_lane()
+        self.long_lane(org)
             .run_within(Limit::Long, move |connection| {
                 Box::pin(async move {
                     let row = sqlx::query!(
@@ -127,20 +122,20 @@ impl Store {
         org: OrgId,
         sessions: Vec<String>,
     ) -> Result<bool, StoreError> {
-        self.drain_lane()
-            .run_within(Limit::Long, move |connection| {
-                Box::pin(async move {
-                    let is_more = sqlx::query_scalar!(
-                        r#"SELECT roll_up_usage($1, $2) AS "is_more!""#,
-                        org.0,
-                        &sessions
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    Ok(is_more)
-                })
+        // Who has the sums of an organisation may be a while at them: a deletion, or another that counts.
+        self.long_at_head(org, "usage", move |connection| {
+            Box::pin(async move {
+                let is_more = sqlx::query_scalar!(
+                    r#"SELECT roll_up_usage($1, $2) AS "is_more!""#,
+                    org.0,
+                    &sessions
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                Ok(is_more)
             })
-            .await
+        })
+        .await
     }
 
     /// Keeps the position of `due`, after all its sessions were counted. An older one that comes late only makes work again.
@@ -169,11 +164,4 @@ impl Store {
         })
         .await
     }
-}
-
-/// Whether Postgres could not make sense of what is stored: it would say the same again.
-fn is_of_data(error: &StoreError) -> bool {
-    let StoreError::Database(error) = error else { return false };
-    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-    code.is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
 }

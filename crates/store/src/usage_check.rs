@@ -52,7 +52,7 @@ impl Store {
     pub async fn usage_violations(&self, org: OrgId) -> Result<Vec<Violation>, StoreError> {
         let store = self.clone();
         bounded(Limit::Check, async move {
-            let mut tx = store.tenant(org).await?;
+            let mut tx = store.long_tx(org).await?;
             let found = differences(&mut tx, org).await?;
             tx.rollback().await?;
             Ok(found)

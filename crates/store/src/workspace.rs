@@ -141,7 +141,7 @@ impl Store {
         limit: i64,
     ) -> Result<Page<ChangeRow>, StoreError> {
         let limit = limit.clamp(1, MAX_ROWS);
-        self.lane()
+        self.lane(org)
             .run(move |connection| {
                 Box::pin(async move {
                     let rows = sqlx::query!(
@@ -182,26 +182,25 @@ impl Store {
     /// [`StoreError::NotFound`] without one of the Locations; [`StoreError::Conflict`] when it has files of its own, or
     /// other ones to begin with.
     pub async fn seed_location(&self, at: LocationRef, seed: Seed) -> Result<(), StoreError> {
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let outcome = sqlx::query_scalar!(
-                        r#"SELECT seed_location($1, $2, $3, $4) AS "outcome!""#,
-                        at.org.0,
-                        at.location.as_str(),
-                        seed.location.as_str(),
-                        seed.tree.as_str(),
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    match outcome.as_str() {
-                        "seeded" => Ok(()),
-                        "used" => Err(StoreError::Conflict { what: "a Location with files" }),
-                        _ => Err(StoreError::NotFound),
-                    }
-                })
+        self.at_head(at.org, &at.location.to_string(), move |connection| {
+            Box::pin(async move {
+                let outcome = sqlx::query_scalar!(
+                    r#"SELECT seed_location($1, $2, $3, $4) AS "outcome!""#,
+                    at.org.0,
+                    at.location.as_str(),
+                    seed.location.as_str(),
+                    seed.tree.as_str(),
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                match outcome.as_str() {
+                    "seeded" => Ok(()),
+                    "used" => Err(StoreError::Conflict { what: "a Location with files" }),
+                    _ => Err(StoreError::NotFound),
+                }
             })
-            .await
+        })
+        .await
     }
 }
 

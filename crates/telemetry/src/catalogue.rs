@@ -71,6 +71,7 @@ catalogue! {
     blob_circuit: Level = "oc_blob_circuit_open" ["", ""] "Whether object storage is considered to be away";
     captures: Count = "oc_captures" ["outcome", ""] "Looks at the files of a workspace: captured or failed";
     cells: Level = "oc_sandbox_cells" ["", ""] "Cells in which commands of sessions run";
+    usage_failures: Count = "oc_usage_failures" ["", ""] "Tries to count the usage of a session that failed; it is tried again";
     overflow: Count = "oc_metrics_overflow" ["label", ""] "Times that a label's value was counted as `other`, since there were too many";
 }
 
@@ -154,6 +155,11 @@ impl Metrics {
     pub fn statement(&self, is_answered: bool, took: Duration) {
         let outcome = if is_answered { "answered" } else { "failed" };
         self.db_seconds.took_of([outcome, ""], took);
+    }
+
+    /// Counts a try to count the usage of a session that failed.
+    pub fn usage_failed(&self) {
+        self.usage_failures.add(["", ""], 1);
     }
 
     /// Counts a request for blobs.

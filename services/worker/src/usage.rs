@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use store::{Store, StoreError};
+use store::{Store, StoreError, UsageCounter};
 use tasks::{OnCancel, OnError, TaskKind};
 use tracing::{debug, warn};
 
@@ -21,8 +21,9 @@ const EVERY: Duration = Duration::from_secs(2);
 
 /// Counts from time to time, unless another worker does.
 pub(crate) async fn run(store: Store) -> Result<(), Infallible> {
+    let mut counter = UsageCounter::new(store.clone());
     loop {
-        match count(&store).await {
+        match count(&store, &mut counter).await {
             Ok(0) => {}
             Ok(sessions) => debug!(sessions, "usage is counted"),
             Err(error) => {
@@ -33,15 +34,20 @@ pub(crate) async fn run(store: Store) -> Result<(), Infallible> {
     }
 }
 
-async fn count(store: &Store) -> Result<usize, StoreError> {
+async fn count(store: &Store, counter: &mut UsageCounter) -> Result<usize, StoreError> {
     let uncounted = store.uncounted_organisations().await?;
     // A service where nothing happens writes nothing: who counts is agreed on only when there is something.
     if uncounted.is_empty() || !store.claim_chore(CHORE, EVERY).await? {
         return Ok(0);
     }
     let mut sessions = 0;
+    let mut failed = Ok(());
+    // One organisation that cannot be counted holds up no other.
     for org in uncounted {
-        sessions += store.count_usage(org).await?;
+        match counter.count(org).await {
+            Ok(counted) => sessions += counted,
+            Err(error) => failed = Err(error),
+        }
     }
-    Ok(sessions)
+    failed.map(|()| sessions)
 }

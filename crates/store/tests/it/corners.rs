@@ -7,6 +7,7 @@ use domain::{
 };
 use store::{DrainEnd, Hold, InboxChange, StoreError};
 
+use crate::deletion::what_is_not_there_is_not_deleted;
 use crate::files::{control, last, moved, stage};
 use crate::incarnation::{an_old_drain_is_fenced, an_old_look_is_stale};
 use crate::reverts::{staged_again, staged_anew};
@@ -30,6 +31,7 @@ pub(crate) enum Corner {
     StagedAgain,
     StagedAnew,
     WentBack,
+    NotThere,
 }
 
 impl Corner {
@@ -47,6 +49,7 @@ impl Corner {
             Self::StagedAgain => staged_again(world).await,
             Self::StagedAnew => staged_anew(world).await,
             Self::WentBack => a_log_that_grew_back(world).await,
+            Self::NotThere => what_is_not_there_is_not_deleted(world).await,
         }
     }
 }

@@ -42,7 +42,7 @@ impl Mutant {
     }
 }
 
-const MUTANTS: [Mutant; 31] = [
+const MUTANTS: [Mutant; 32] = [
     mutant(
         "a drain's write does not prove its claim",
         "advance_head",
@@ -226,6 +226,13 @@ const MUTANTS: [Mutant; 31] = [
         "OR EXISTS",
     )
     .shown_by(Corner::StagedAnew),
+    mutant(
+        "a deletion goes on with what it has not locked",
+        "delete_session",
+        "IF p_session = ANY (ids) IS NOT TRUE THEN",
+        "IF false THEN",
+    )
+    .shown_by(Corner::NotThere),
 ];
 
 impl Mutant {

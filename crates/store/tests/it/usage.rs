@@ -5,7 +5,9 @@ use domain::{
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use store::{DrainEnd, UsageKey, UsageOf, UsageQuery, UsageRow, UsageStep, UsageTable};
+use store::{
+    DrainEnd, UsageCounter, UsageKey, UsageOf, UsageQuery, UsageRow, UsageStep, UsageTable,
+};
 
 use crate::forks::fork_of;
 use crate::script::{TestTurn, USAGE, ended, every_kind, promoted};
@@ -175,6 +177,47 @@ async fn a_deleted_session_leaves_its_sums() {
     world.store.delete_session(world.org, other.session.clone()).await.expect("deleted");
     assert_eq!(sum(&world, "turns").await, 8);
     assert_eq!(count(&world).await, 1, "it was changed, and is not there any more");
+    assert_exact(&world).await;
+}
+
+// Finding core-3 H3: after a statement that took too long, nothing of the organisation was counted any more.
+#[tokio::test]
+async fn a_session_that_cannot_be_counted_holds_up_no_other() {
+    let world = World::new().await;
+    world.fence(1).await;
+    let (odd, other) = (world.session().await, world.session().await);
+    let break_it = format!(
+        "ALTER FUNCTION usage_facts RENAME TO whole_usage_facts;
+         CREATE FUNCTION usage_facts(p_org uuid, p_number bigint, p_first bigint, p_last bigint)
+         RETURNS SETOF usage_fact LANGUAGE plpgsql AS $$ BEGIN
+             IF p_number = {} THEN
+                 RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014';
+             END IF;
+             RETURN QUERY SELECT * FROM whole_usage_facts(p_org, p_number, p_first, p_last);
+         END $$",
+        world.head(&odd).await.incarnation
+    );
+    world.database.tamper(break_it).await.expect("broken");
+    answered(&world, &odd, "key_a").await;
+    answered(&world, &other, "key_b").await;
+    let failures = || {
+        let text = telemetry::exposition();
+        let line = text.lines().find_map(|line| line.strip_prefix("oc_usage_failures_total "));
+        line.map_or(0, |count| count.parse::<u64>().expect("a count"))
+    };
+    let (before, mut counter) = (failures(), UsageCounter::new(world.store.clone()));
+    counter.count(world.org).await.expect("the other is counted");
+    assert_eq!((sum(&world, "turns").await, failures()), (1, before + 1));
+    assert_eq!(world.store.uncounted_organisations().await.expect("organisations"), []);
+    // It is not tried with each look, and not forgotten.
+    answered(&world, &odd, "key_a").await;
+    answered(&world, &other, "key_b").await;
+    counter.count(world.org).await.expect("the other is counted");
+    assert_eq!((sum(&world, "turns").await, failures()), (2, before + 1));
+    let mend = "DROP FUNCTION usage_facts; ALTER FUNCTION whole_usage_facts RENAME TO usage_facts";
+    world.database.tamper(mend.to_owned()).await.expect("mended");
+    count(&world).await;
+    assert_eq!(sum(&world, "turns").await, 4);
     assert_exact(&world).await;
 }
 

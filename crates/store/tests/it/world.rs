@@ -114,6 +114,16 @@ impl World {
         location: &LocationId,
         parent: Option<&SessionRef>,
     ) -> (SessionRef, Creation) {
+        let made = self.try_create(id.clone(), location, parent).await.expect("an answer");
+        (SessionRef { org: self.org, location: location.clone(), session: id }, made)
+    }
+
+    pub(crate) async fn try_create(
+        &self,
+        id: SessionId,
+        location: &LocationId,
+        parent: Option<&SessionRef>,
+    ) -> Result<Creation, StoreError> {
         let created = SessionCreated {
             by: None,
             project: self.project.clone(),
@@ -127,9 +137,8 @@ impl World {
             rules: Vec::new(),
             metadata: None,
         };
-        let new = NewSession { id: id.clone(), created, now: self.tick() };
-        let made = self.store.create_session(self.org, new).await.expect("an answer");
-        (SessionRef { org: self.org, location: location.clone(), session: id }, made)
+        let new = NewSession { id, created, now: self.tick() };
+        self.store.create_session(self.org, new).await
     }
 
     /// Deletes a session and makes it again: the same id at the same Location.
