@@ -1,35 +1,15 @@
 //! Reads which changes of files count for a session.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use domain::{FileChange, MessageId, Seq, SessionId, SnapshotTree};
+use domain::{MessageId, Seq, SnapshotTree};
 use store::{SessionRow, Store};
 
 use crate::error::ApiError;
-use crate::view::{AddedSteps, DiffView, SummaryView};
+use crate::view::{AddedSteps, DiffView};
 
 /// The most changes in one query.
 const CHANGES: i64 = 1_000;
-
-/// Returns how much each session of one organisation changed, counted step by step. Sessions without changes are left
-/// out.
-pub(crate) async fn summaries(
-    store: &Store,
-    rows: &[SessionRow],
-) -> Result<HashMap<SessionId, SummaryView>, ApiError> {
-    let Some(first) = rows.first() else { return Ok(HashMap::new()) };
-    let known: HashMap<&SessionId, &SessionRow> =
-        rows.iter().map(|row| (&row.at.session, row)).collect();
-    let ids = known.keys().map(|id| (*id).clone()).collect();
-    let mut steps: HashMap<SessionId, Vec<(Vec<FileChange>, i64)>> = HashMap::new();
-    for change in store.counted_changes(first.at.org, ids).await? {
-        if known.get(&change.session).is_some_and(|row| is_shown(row, change.seq)) {
-            steps.entry(change.session).or_default().push((change.files, change.more));
-        }
-    }
-    let summed = steps.into_iter().map(|(id, steps)| (id, DiffView::of_steps(steps).summary()));
-    Ok(summed.collect())
-}
 
 /// The changes that calls of a session made, added up.
 #[derive(Debug, Default)]
@@ -79,6 +59,6 @@ pub(crate) async fn changes(
 }
 
 /// Returns whether a change at `seq` still stands: no staged Revert has taken it back.
-fn is_shown(row: &SessionRow, seq: Seq) -> bool {
+pub(crate) fn is_shown(row: &SessionRow, seq: Seq) -> bool {
     row.revert.as_ref().is_none_or(|staged| seq < staged.from)
 }

@@ -268,6 +268,15 @@ impl From<StoreError> for ApiError {
                           to do, or ask for less",
                 cause: Some(error.into()),
             },
+            error @ StoreError::Database(_) if error.is_crowded() => Self::Unavailable {
+                message: "the service is busy: more is asked of it at once than it can do; ask again, with fewer \
+                          requests at a time",
+                cause: Some(error.into()),
+            },
+            error @ StoreError::Database(_) if error.is_locked() => Self::Unavailable {
+                message: "another call is changing the same thing; ask again",
+                cause: Some(error.into()),
+            },
             error @ StoreError::Database(_) => Self::Unavailable {
                 message: "the database does not answer; ask again",
                 cause: Some(error.into()),

@@ -29,6 +29,7 @@ mod settings;
 mod shares;
 mod site;
 mod state;
+mod summaries;
 mod surface;
 mod table;
 mod text;

@@ -21,6 +21,7 @@ use crate::homes::Homes;
 use crate::kept::Kept;
 use crate::settings::{ApiSettings, ModelList};
 use crate::shares::{LargeReads, Shares};
+use crate::summaries::Summaries;
 use crate::wake::Waker;
 
 /// How long a fork of a large log waits for another one.
@@ -74,6 +75,7 @@ struct Shared {
     uploads: Arc<Shares>,
     large_reads: LargeReads,
     large_forks: Arc<Semaphore>,
+    summaries: Summaries,
     provider_lists: Kept,
     serving: AtomicBool,
 }
@@ -127,6 +129,7 @@ impl ApiState {
                 uploads: Shares::of_uploads(),
                 large_reads: LargeReads::default(),
                 large_forks: Arc::new(Semaphore::new(1)),
+                summaries: Summaries::default(),
                 provider_lists: Kept::default(),
                 serving,
             }),
@@ -240,6 +243,11 @@ impl ApiState {
 
     pub(crate) fn large_reads(&self) -> &LargeReads {
         &self.shared.large_reads
+    }
+
+    /// Returns how much sessions have changed, as far as it is known.
+    pub(crate) fn summaries(&self) -> &Summaries {
+        &self.shared.summaries
     }
 
     /// Returns the lists of all providers as stock clients get them.

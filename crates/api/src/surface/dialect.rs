@@ -8,7 +8,6 @@ use http::request::Parts;
 use store::SessionRow;
 
 use crate::ApiState;
-use crate::changes::summaries;
 use crate::error::ApiError;
 use crate::view::SessionView;
 
@@ -47,7 +46,7 @@ impl Dialect {
         state: &ApiState,
         row: SessionRow,
     ) -> Result<Json<SessionView>, ApiError> {
-        let mut summaries = summaries(state.store(), std::slice::from_ref(&row)).await?;
+        let mut summaries = state.summaries().of(state.store(), std::slice::from_ref(&row)).await?;
         let summary = summaries.remove(&row.at.session).unwrap_or_default();
         Ok(Json(self.view(row, state).summed(summary)))
     }
@@ -58,7 +57,7 @@ impl Dialect {
         state: &ApiState,
         rows: Vec<SessionRow>,
     ) -> Result<Json<Vec<SessionView>>, ApiError> {
-        let mut summaries = summaries(state.store(), &rows).await?;
+        let mut summaries = state.summaries().of(state.store(), &rows).await?;
         let one = |row: SessionRow| {
             let summary = summaries.remove(&row.at.session).unwrap_or_default();
             self.view(row, state).summed(summary)

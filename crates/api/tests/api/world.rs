@@ -68,7 +68,7 @@ pub(crate) struct World {
     /// The addresses that organisations may send the service to.
     pub(crate) rules: Rules,
     _blobs: tempfile::TempDir,
-    database: TestDatabase,
+    pub(crate) database: TestDatabase,
 }
 
 impl World {

@@ -25,7 +25,7 @@ use super::frame::{EventPlace, FrameSource, StockFrame};
 use super::held::{HeldPrompts, HoldGuard};
 use super::told::{KnownSession, Told};
 use super::untold::Untold;
-use crate::changes::{changes, summaries};
+use crate::changes::changes;
 use crate::error::ApiError;
 use crate::fold::{Change, SessionState};
 use crate::follow::queue::{QueueReader, QueueSender};
@@ -34,6 +34,7 @@ use crate::render::{
     StockEvent, StockFacts, asked, deleted, deleted_unseen, events, failed, files, toast,
 };
 use crate::settings::ApiSettings;
+use crate::summaries::Summaries;
 use crate::view::SessionContext;
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
@@ -501,7 +502,7 @@ impl Feed {
         };
         let cursor = cursor.after(after);
         let settings = &self.feeds.settings;
-        let mut summaries = summaries(store, std::slice::from_ref(&row)).await?;
+        let mut summaries = Summaries::default().of(store, std::slice::from_ref(&row)).await?;
         let facts = StockFacts {
             version: settings.version.clone(),
             default_model: settings.default_model.get(),

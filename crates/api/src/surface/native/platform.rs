@@ -28,6 +28,7 @@ async fn row(state: &ApiState, org: OrgId, session: &str) -> Result<SessionRow, 
 
 pub(crate) async fn sessions(
     access: CanRead,
+    _large: LargeRead,
     dialect: Dialect,
     State(state): State<ApiState>,
     Params(query): Params<ListQuery>,

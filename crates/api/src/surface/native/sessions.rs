@@ -9,7 +9,7 @@ use crate::act::{
 use crate::error::ApiError;
 use crate::surface::at::{At, in_project};
 use crate::surface::dialect::Dialect;
-use crate::surface::extract::{Body, CanPrompt, CanRead, Params};
+use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::listed::ListQuery;
 use crate::surface::paged::Paged;
 use crate::text::id;
@@ -17,6 +17,7 @@ use crate::view::SessionView;
 
 pub(crate) async fn list(
     access: CanRead,
+    _large: LargeRead,
     dialect: Dialect,
     State(state): State<ApiState>,
     Path(project): Path<String>,

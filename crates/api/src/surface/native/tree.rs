@@ -13,11 +13,12 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::at::At;
 use crate::surface::dialect::Dialect;
-use crate::surface::extract::CanRead;
+use crate::surface::extract::{CanRead, LargeRead};
 use crate::view::{SessionView, TokensView, Usd};
 
 pub(crate) async fn children(
     access: CanRead,
+    _large: LargeRead,
     dialect: Dialect,
     State(state): State<ApiState>,
     Path(at): Path<At>,

@@ -11,7 +11,7 @@ use store::{SessionFilter, SessionsOf};
 use crate::ApiState;
 use crate::act::{interrupt, workspace};
 use crate::error::ApiError;
-use crate::surface::extract::{CanPrompt, CanRead, Params};
+use crate::surface::extract::{CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::limit::MAX_SESSIONS;
 use crate::surface::listed::{after, cursor, sought};
 use crate::text::id;
@@ -39,6 +39,7 @@ enum Order {
 /// Lists sessions, newest first, a page at a time.
 pub(crate) async fn list(
     access: CanRead,
+    _large: LargeRead,
     State(state): State<ApiState>,
     Params(query): Params<Query>,
 ) -> Result<Json<Value>, ApiError> {

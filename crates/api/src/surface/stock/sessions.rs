@@ -9,7 +9,7 @@ use crate::ApiState;
 use crate::act::{NewSessionRequest, create, interrupt, location_of};
 use crate::error::ApiError;
 use crate::surface::dialect::Dialect;
-use crate::surface::extract::{Body, CanPrompt, CanRead, Params};
+use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::limit::MAX_SESSIONS;
 use crate::surface::listed::sought;
 use crate::text::id;
@@ -86,6 +86,7 @@ async fn of(
 
 pub(crate) async fn list(
     access: CanRead,
+    _large: LargeRead,
     dialect: Dialect,
     State(state): State<ApiState>,
     named: Named,
@@ -113,6 +114,7 @@ struct ProjectSummary {
 
 pub(crate) async fn list_with_projects(
     access: CanRead,
+    _large: LargeRead,
     dialect: Dialect,
     State(state): State<ApiState>,
     named: Named,
