@@ -215,7 +215,7 @@ impl Store {
             Box::pin(async move {
                 let bytes = sqlx::query_scalar!(
                     r#"SELECT coalesce(sum(octet_length(payload)), 0)::bigint AS "bytes!" FROM session_event
-                       WHERE org_id = $1 AND incarnation = $2 AND seq > $3"#,
+                       WHERE org_id = $1 AND incarnation = $2::bigint AND seq > $3::bigint"#,
                     org.0,
                     of.incarnation().0,
                     after.0,

@@ -62,7 +62,7 @@ impl Store {
             Some(it) => (Some(it.epoch), Some(it.next_xid), Some(it.running), Some(it.read_ms)),
             None => (None, None, None, None),
         };
-        self.lane()
+        self.lane(org)
             .run(move |connection| {
                 Box::pin(async move {
                     let row = sqlx::query!(
