@@ -246,6 +246,7 @@ async fn after_commit(clone: &Path, folder: &Path) -> anyhow::Result<Duration> {
         packs: Vec::new(),
         seed: Vec::new(),
         git: true,
+        hidden: Default::default(),
         limits: SnapshotLimits {
             git_file_bytes: 1 << 30,
             lists_large: true,

@@ -174,6 +174,7 @@ fn options(folder: &Path) -> anyhow::Result<ShadowOptions> {
         packs: Vec::new(),
         seed: Vec::new(),
         git: true,
+        hidden: Default::default(),
         limits: SnapshotLimits::default(),
         clock: Arc::new(SystemClock::new()),
     })

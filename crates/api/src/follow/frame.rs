@@ -54,7 +54,7 @@ impl Weighed for Frame {
         let bytes = match self {
             Self::Event(event) => event.weight,
             Self::Delta(delta) => delta.weight,
-            Self::Large(_) | Self::Workspace(_) | Self::Gone => 0,
+            Self::Large(_) | Self::Workspace(_) | Self::Gone | Self::WentBack => 0,
         };
         PLACE_BYTES + 2 * bytes
     }

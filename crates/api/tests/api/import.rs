@@ -254,8 +254,8 @@ async fn a_fork_of_many_forks_is_exported_whole() -> Result<()> {
     const FORKS: usize = 40;
     let (here, there) = (World::new().await?, World::new().await?);
     let (from, to) = (here.gateway(), there.gateway());
-    let (_, mut last) = session(&here, &from).await?;
-    let mut expected = Vec::new();
+    let (_, mut last) = session(&here, &from).await;
+    let mut expected: Vec<(String, String)> = Vec::new();
     for n in 0..FORKS {
         let files = Files::new(&here, &last).await?;
         for (name, text) in &expected {
