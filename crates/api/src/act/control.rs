@@ -224,7 +224,9 @@ mod tests {
     fn what_stops_it_is_told() {
         let told = |event: &RecordedEvent| match revert().note(event) {
             WaitStep::Ended(Err(error)) => error.failure().reason,
-            other => panic!("{event:?}: {other:?}"),
+            other @ (WaitStep::Open | WaitStep::Ended(_) | WaitStep::EndedIfParked(_)) => {
+                panic!("{event:?}: {other:?}")
+            }
         };
         assert_eq!(
             told(&delivered("msg_c", Some("session.busy"))).as_deref(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{fs, iter};
 
 /// The modules of the crate's root, from the top. A module may use those of lower layers.
-const LAYERS: [&[&str]; 12] = [
+const LAYERS: [&[&str]; 13] = [
     &["table"],
     &["surface"],
     &["act"],
@@ -14,6 +14,7 @@ const LAYERS: [&[&str]; 12] = [
     &["follow"],
     &["render"],
     &["fold"],
+    &["summaries"],
     &["changes"],
     &["homes", "kept", "shares", "text", "wake"],
     &["view"],

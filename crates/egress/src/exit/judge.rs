@@ -116,9 +116,11 @@ fn parse(uri: &Uri, text: &str) -> Result<Url, Turned> {
 
 /// Judges an address by its text.
 pub(super) fn verdict(rules: &Rules, name: &str, url: &Url) -> Result<Verdict, Turned> {
-    let verdict = rules.check_host(url).map_err(|refused| match refused {
-        Refused::Unlisted(_) => Turned::Refused(format!("this workspace's network is `{name}`")),
-        refused => refused.into(),
+    let verdict = rules.check_host(url).map_err(|refused| {
+        if matches!(refused, Refused::Unlisted(_)) {
+            return Turned::Refused(format!("this workspace's network is `{name}`"));
+        }
+        refused.into()
     })?;
     if rules.hosts == Hosts::Public && url.port_or_known_default() == Some(MAIL) {
         return Err(Turned::Refused("no mail is sent from here".to_owned()));

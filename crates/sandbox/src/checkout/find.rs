@@ -217,10 +217,11 @@ fn has_links(folder: &OwnedFd) -> bool {
         for name in names(&fd).unwrap_or_default() {
             let Ok(stat) = statat(&fd, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             left = left.saturating_sub(1);
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => folders.push((path.join(name), depth + 1)),
-                FileType::RegularFile => {}
-                _ => return true,
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if kind == FileType::Directory {
+                folders.push((path.join(name), depth + 1));
+            } else if kind != FileType::RegularFile {
+                return true;
             }
             if left == 0 || depth > DEPTH {
                 return true;

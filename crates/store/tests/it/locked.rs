@@ -55,6 +55,7 @@ async fn a_locked_session_costs_others_nothing() {
     // Of other kinds, too: each is one more in the same queue.
     let (store, org, id) = (world.store.clone(), world.org, locked.session.clone());
     let (now, also) = (world.tick(), world.clone());
+    #[expect(clippy::disallowed_methods, reason = "a test's own task")]
     let interrupt = tokio::spawn(async move { store.interrupt(org, id, None, now).await });
     let (mut slowest, begun) = (Duration::ZERO, Instant::now());
     while begun.elapsed() < Duration::from_secs(3) {
@@ -100,6 +101,7 @@ async fn a_deletion_waits_without_its_locks() {
     let child = world.child(&parent).await;
     let lock = lock(&world, &child).await;
     let (store, org, id) = (world.store.clone(), world.org, parent.session.clone());
+    #[expect(clippy::disallowed_methods, reason = "a test's own task")]
     let deleted = tokio::spawn(async move { store.delete_session(org, id).await });
     for _ in 0..10 {
         world.admit(&parent, "hello").await;

@@ -378,10 +378,11 @@ fn remove_left(folder: &Path, now: SystemTime) -> io::Result<()> {
         // Another worker may remove it at the same time.
         let Ok(changed) = entry.metadata().and_then(|found| found.modified()) else { continue };
         let age = now.duration_since(changed).unwrap_or_default();
-        if is_one && age > LEFT_AFTER {
-            if let Err(error) = sandbox::remove_tree(&entry.path()) {
-                warn!(%error, "what a worker that died has left cannot be removed");
-            }
+        if is_one
+            && age > LEFT_AFTER
+            && let Err(error) = sandbox::remove_tree(&entry.path())
+        {
+            warn!(%error, "what a worker that died has left cannot be removed");
         }
     }
     Ok(())
