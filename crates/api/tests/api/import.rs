@@ -61,7 +61,7 @@ async fn refused(
 ) {
     let (status, answer) = imports(gateway, &world.key, "", bytes).await;
     let message = answer["error"]["message"].as_str().unwrap_or_default();
-    assert_eq!(status, expected, "{answer}");
+    assert_eq!(status, expected, "`{words}`: {answer}");
     assert!(message.contains(words), "`{words}` is not in: {message}");
     let sessions = ok(gateway, "GET", "/platform/session", &world.key, None).await;
     assert_eq!(sessions, json!([]), "{message}");
@@ -385,11 +385,15 @@ async fn an_import_has_only_facts_that_a_service_writes() -> Result<()> {
         forged(&lines)
     };
     let now = domain::Clock::now_ms(&SystemClock::new());
-    for time in [-1, 946_684_799_999, now + 25 * 3_600_000, 1 << 62, -(1 << 62)] {
+    let before_2000 = 946_684_799_999;
+    for time in [-1, before_2000, now + 25 * 3_600_000, 1 << 62, -(1 << 62)] {
         for event in ["session.created", "turn.settled"] {
             refused(&there, &to, with(event, "time", time), invalid, "24 hours").await;
         }
-        refused(&there, &to, with("tool.settled", "ended", time), invalid, "`ended` is").await;
+        // The released client exports the times of tools by any clock.
+        if time != before_2000 {
+            refused(&there, &to, with("tool.settled", "ended", time), invalid, "`ended` is").await;
+        }
     }
     for (event, field, values) in [
         ("turn.started", "step", [0, i64::from(i32::MIN), i64::from(i32::MAX)]),
