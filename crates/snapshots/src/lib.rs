@@ -27,6 +27,7 @@ mod directory;
 mod error;
 mod give;
 mod index;
+mod keep_in_pack;
 mod large;
 mod limits;
 mod object;

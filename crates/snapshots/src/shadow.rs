@@ -19,6 +19,7 @@ use crate::contents;
 use crate::directory::{Dir, Node, Vouch};
 use crate::error::SnapshotError;
 use crate::index;
+use crate::keep_in_pack::KeepInPack;
 use crate::large::{self, LargeFiles};
 use crate::limits::{LARGE_FILES, SnapshotLimits};
 use crate::object::{Kind, ObjectId, TreeId};
@@ -348,26 +349,6 @@ impl Shadow {
         let state = self.state.clone().lock_owned().await;
         let held = self.held.clone();
         blocking(move || index::save(&state.dir, &index_path(&held.options), &held.steps)).await
-    }
-}
-
-/// Adds contents to a pack, but for those that a committed pack has.
-struct KeepInPack<'a> {
-    objects: &'a Objects,
-    pack: &'a mut PackWriter,
-}
-
-impl Keep for KeepInPack<'_> {
-    fn has(&self, id: ObjectId) -> bool {
-        self.objects.is_kept(id) || self.pack.has(id)
-    }
-
-    fn keep(&mut self, id: ObjectId, bytes: Bytes) -> Result<(), SnapshotError> {
-        if self.has(id) {
-            return Ok(());
-        }
-        self.objects.remember(id, &bytes);
-        self.pack.add(id, &bytes)
     }
 }
 

@@ -158,7 +158,7 @@ mod tests {
     fn a_commit_reaches_a_script_as_a_word_only() {
         let commit: Oid = "a".repeat(40).parse().expect("an id");
         let git = measure(commit, &FillBounds::default());
-        assert_eq!(git.args[2..], ["sh".to_owned(), "a".repeat(40), "2000000".to_owned()]);
+        assert_eq!(git.args[2..], ["sh", &"a".repeat(40), "2000000", "1000"]);
         assert!(!git.args[1].contains(&"a".repeat(40)));
     }
 

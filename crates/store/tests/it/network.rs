@@ -87,16 +87,14 @@ async fn a_ping_waits_for_the_turns_that_calls_wait_for() {
     let narrow = StoreOptions { gateway_connections: 1, ..StoreOptions::new(url) };
     let store = Store::connect(&narrow).expect("a URL");
     store.ping().await.expect("every lane is answered");
-    let mut held = world.root.begin().await.expect("a transaction");
-    sqlx::query("LOCK TABLE session IN ACCESS EXCLUSIVE MODE")
-        .execute(&mut *held)
-        .await
-        .expect("the lock");
+    // A wait for a lock would give its connection back.
+    let slow = "CREATE POLICY slow ON session AS RESTRICTIVE USING (pg_sleep(3)::text = '')";
+    sqlx::query(slow).execute(&world.root).await.expect("a slow table");
     let mut stuck = JoinSet::new();
     let asked = (store.clone(), world.org, session.session.clone());
     stuck.spawn(async move { asked.0.session(asked.1, asked.2).await });
     let waiting = "SELECT count(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+                   WHERE datname = current_database() AND wait_event = 'PgSleep'";
     let waits = async || -> i64 {
         sqlx::query_scalar(waiting).fetch_one(&world.root).await.expect("a count")
     };
@@ -105,14 +103,14 @@ async fn a_ping_waits_for_the_turns_that_calls_wait_for() {
     }
     let answer = timeout(Duration::from_secs(1), store.ping()).await;
     assert!(!matches!(answer, Ok(Ok(()))), "no reading is answered: {answer:?}");
-    held.rollback().await.expect("the lock let go");
     assert!(stuck.join_all().await.into_iter().all(|read| read.is_ok()));
+    sqlx::query("DROP POLICY slow ON session").execute(&world.root).await.expect("a quick table");
     store.ping().await.expect("every lane is answered");
 }
 
-/// Finding store 13: at most 24 connections a process, whatever the load.
+/// Finding store 13: at most 28 connections a process, whatever the load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_has_at_most_24_connections_whatever_the_load() {
+async fn a_store_has_at_most_28_connections_whatever_the_load() {
     let world = Arc::new(World::new().await);
     world.fence(1).await;
     let mut all: JoinSet<()> = JoinSet::new();
@@ -149,6 +147,6 @@ async fn a_store_has_at_most_24_connections_whatever_the_load() {
         .fetch_one(&world.root)
         .await
         .expect("a count");
-        assert!(open <= 24, "{open} connections");
+        assert!(open <= 28, "{open} connections");
     }
 }

@@ -212,6 +212,7 @@ fn parameter_of(name: &str, orgs: [OrgId; 2]) -> String {
         "Int8" => "NULL::bigint".into(),
         "Int4" => "NULL::integer".into(),
         "Bytea" => "NULL::bytea".into(),
+        "ByteaArray" => "NULL::bytea[]".into(),
         "Bool" => "true".into(),
         "UuidArray" => format!("ARRAY['{}', '{}']", orgs[0], orgs[1]),
         "TextArray" => format!("ARRAY['{}', '{}']", id(1), id(2)),
@@ -405,6 +406,7 @@ fn call(of: &ReadingFunction, org: OrgId, other: OrgId) -> String {
             (true, "bigint" | "integer") => "0".to_owned(),
             (true, "bigint[]") => "ARRAY[0]::bigint[]".to_owned(),
             (true, "text") => "''".to_owned(),
+            (true, "text[]") => "ARRAY[NULL]::text[]".to_owned(),
             _ => value(kind, other, 2),
         }
     });
@@ -413,9 +415,10 @@ fn call(of: &ReadingFunction, org: OrgId, other: OrgId) -> String {
 }
 
 /// Functions that show no made-up row even to a superuser, and why.
-const BLIND_FUNCTIONS: [(&str, &str); 8] = [
+const BLIND_FUNCTIONS: [(&str, &str); 9] = [
     ("covered_asks", "it wants a permission that fits what a call asks for"),
     ("held_inputs", "it wants a session with a revert"),
+    ("inbox_has_room", "it answers yes or no, and reads by inbox_size"),
     ("is_held", "it answers yes or no, of numbers that its caller has read"),
     ("is_stopping", "it answers yes or no, of numbers that its caller has read"),
     ("location_lock", "it reads no table"),

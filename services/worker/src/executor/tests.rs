@@ -387,17 +387,19 @@ async fn a_fold_without_room_waits_until_another_ends() -> Result<()> {
     }
     scene.world.prompt(&small).await?;
     scene.placement.lease(first.location_ref(), 5);
-    until("a small one runs beside a large one", || {
-        scene.model.open() == 2 && scene.worker.busy() == 2
-    })
-    .await?;
     let is_open = async |session: &SessionRef| -> Result<bool> {
         let log = store.events(session.org, session.session.clone(), Seq(0), 100).await?.items;
         Ok(log.iter().any(|event| matches!(event.event, SessionEvent::TurnStarted(_))))
     };
-    assert!(is_open(&small).await?);
+    let end = Instant::now() + PATIENCE;
+    while !is_open(&small).await? || !is_open(&first).await? && !is_open(&second).await? {
+        ensure!(Instant::now() < end, "a small one runs beside a large one");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let (runs, waits) = if is_open(&first).await? { (&first, &second) } else { (&second, &first) };
-    assert!(is_open(runs).await? && !is_open(waits).await?);
+    // The other one had the time to begin, too.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!is_open(waits).await?, "both large ones run");
     store.delete_session(runs.org, runs.session.clone()).await?;
     let end = Instant::now() + PATIENCE;
     while !is_open(waits).await? {
@@ -438,7 +440,7 @@ async fn drains_end_after_thirty_seconds_without_postgres() -> Result<()> {
     scene.way.whole.send_replace(false);
     until("it says so", || scene.placement.with(|says| says.stranded)).await?;
     assert_eq!((scene.worker.busy(), scene.model.open()), (1, 1), "not before");
-    let missing = WITHOUT_STORE.as_millis() as u64;
+    let missing = super::looks::WITHOUT_STORE.as_millis() as u64;
     scene.clock.by_ms.fetch_add(missing, Ordering::SeqCst);
     until("the end", || scene.worker.busy() == 0 && scene.model.open() == 0).await?;
     scene.end().await;
