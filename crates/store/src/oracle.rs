@@ -102,10 +102,11 @@ pub(crate) async fn violations_in(
     settled: bool,
     sessions: &[String],
 ) -> Result<Vec<Violation>, StoreError> {
-    // The planner knows nothing of the size of a common table expression, and loops over a whole log for each of its
-    // events.
+    // The planner knows nothing of the size of a common table expression. It would loop over a whole log for each of
+    // its events, or merge by the session alone, which is the same.
     sqlx::query!(
-        "SELECT set_config('enable_nestloop', 'off', true) AS plans,
+        "SELECT set_config('enable_nestloop', 'off', true) AS loops,
+                     set_config('enable_mergejoin', 'off', true) AS merges,
                      set_config('statement_timeout', $1, true) AS limits",
         Limit::CHECK_STATEMENT,
     )

@@ -389,7 +389,7 @@ async fn a_fold_without_room_waits_until_another_ends() -> Result<()> {
     scene.placement.lease(first.location_ref(), 5);
     let is_open = async |session: &SessionRef| -> Result<bool> {
         let log = store.events(session.org, session.session.clone(), Seq(0), 100).await?.items;
-        Ok(log.iter().any(|event| matches!(event.event, SessionEvent::TurnStarted(_))))
+        Ok(log.iter().any(|event| matches!(event.event, SessionEvent::PromptPromoted(_))))
     };
     let end = Instant::now() + PATIENCE;
     while !is_open(&small).await? || !is_open(&first).await? && !is_open(&second).await? {
