@@ -143,6 +143,11 @@ impl Checker {
         self.drains.agree(head)
     }
 
+    /// The next writer is a drain that was told of an interrupt whose row the database has forgotten, or is not.
+    pub(crate) fn obeys_forgotten(&mut self, obeys: bool) {
+        self.drains.obeys_forgotten = obeys;
+    }
+
     fn claimed(&mut self, claim: i64, seq: i64, writer: Option<u64>) -> Result<(), Violation> {
         self.resumed = false;
         self.drains.claimed(claim, seq, writer, self.inbox.last_wake)
