@@ -22,6 +22,8 @@ pub(super) struct Shorter {
     /// A generator of its own leaves the other histories as they are.
     rng: Rng,
     past: VecDeque<State>,
+    /// Events that are forgotten.
+    events: BTreeSet<EventId>,
     /// Requests and calls whose rows are forgotten. Their drains do not know that before their next write.
     attempts: BTreeSet<AttemptId>,
     calls: BTreeSet<CallId>,
@@ -47,6 +49,7 @@ impl Shorter {
         Self {
             rng: Rng::new(!seed.rotate_left(48)),
             past: VecDeque::new(),
+            events: BTreeSet::new(),
             attempts: BTreeSet::new(),
             calls: BTreeSet::new(),
             inputs: BTreeSet::new(),
@@ -58,6 +61,7 @@ impl Shorter {
     /// Notes what the events name that are forgotten.
     fn forget(&mut self, events: &[RecordedEvent]) {
         for recorded in events {
+            self.events.insert(recorded.id.clone());
             #[expect(clippy::wildcard_enum_match_arm, reason = "only these name work outside")]
             match &recorded.event {
                 SessionEvent::AttemptStarted(started) => {
@@ -145,6 +149,14 @@ impl World {
     /// Whether the row of a call is forgotten.
     pub(super) fn forgets_call(&self, call: &CallId) -> bool {
         self.shorter.as_ref().is_some_and(|shorter| shorter.calls.contains(call))
+    }
+
+    /// Checks that the log of a drain that takes it for forgotten ends with an event that is.
+    pub(super) fn went_back(&mut self, drain: u64, last: Option<&EventId>) {
+        let forgets = |shorter: &Shorter| last.is_some_and(|last| shorter.events.contains(last));
+        if !self.shorter.as_ref().is_some_and(forgets) {
+            self.fail(format!("R: drain {drain} takes its log for forgotten, and it is not"));
+        }
     }
 
     /// Whether the row of an input is forgotten.

@@ -94,8 +94,11 @@ impl World {
                     self.fail("R: a hand-over that the head does not know of".into());
                 }
             }
-            // What it knows of the Location's files may be forgotten too.
             Exit::Superseded | Exit::WentBack => {
+                if exit == Exit::WentBack {
+                    self.went_back(drain.id, drain.history.last_event());
+                }
+                // What it knows of the Location's files may be forgotten too.
                 self.workers[worker].held.remove(&drain.at);
                 return;
             }
