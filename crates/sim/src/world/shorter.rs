@@ -29,6 +29,8 @@ pub(super) struct Shorter {
     calls: BTreeSet<CallId>,
     /// Inputs whose rows are forgotten. A client may believe that they are there.
     inputs: BTreeSet<MessageId>,
+    /// Calls whose effects no drain waits to have captured, since that has failed. No row says so, and drains remember it.
+    uncaptured: BTreeSet<CallId>,
     /// The interrupt that each drain was told of. It obeys also if the row is forgotten.
     told: BTreeMap<u64, EventId>,
     /// The log of each session as a follower has received it.
@@ -53,6 +55,7 @@ impl Shorter {
             attempts: BTreeSet::new(),
             calls: BTreeSet::new(),
             inputs: BTreeSet::new(),
+            uncaptured: BTreeSet::new(),
             told: BTreeMap::new(),
             followers: vec![Vec::new(); SESSIONS],
         }
@@ -128,6 +131,7 @@ impl World {
         self.fences.clone_from(&state.store.fences);
         self.store = state.store;
         self.checkers = state.checkers;
+        self.checkers.iter_mut().for_each(|checker| checker.went_back(&shorter.uncaptured));
         self.acknowledged = state.acknowledged;
         self.told_lost = state.told_lost;
         for (disk, row) in self.disks.iter_mut().zip(state.snapshots) {
@@ -149,6 +153,13 @@ impl World {
     /// Whether the row of a call is forgotten.
     pub(super) fn forgets_call(&self, call: &CallId) -> bool {
         self.shorter.as_ref().is_some_and(|shorter| shorter.calls.contains(call))
+    }
+
+    /// Keeps what drains know of captures that failed.
+    pub(super) fn keep_uncaptured(&mut self, calls: Vec<CallId>) {
+        if let Some(shorter) = &mut self.shorter {
+            shorter.uncaptured.extend(calls);
+        }
     }
 
     /// Checks that the log of a drain that takes it for forgotten ends with an event that is.
