@@ -7,8 +7,8 @@ pub struct Squeeze {
     pub completed: u32,
     /// Whether the newest of them stands for one piece, so that more must be summarised.
     pub is_piece: bool,
-    /// The number of turns' requests that the provider refused as too large and that a Compaction was tried for,
-    /// since a turn completed.
+    /// The number of Compactions that were tried for turns' requests that the provider refused as too large, since a
+    /// turn completed.
     pub overflows: u32,
     /// The estimated tokens of the smallest refused request, a turn's or a summary's.
     pub refused: Option<u64>,

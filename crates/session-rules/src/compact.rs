@@ -95,8 +95,8 @@ impl Wanted {
 const MAX_REFUSALS: u32 = 4;
 /// The Compactions in a row that fail before the oldest exchanges leave the view without a summary.
 const MAX_FAILED: u32 = 2;
-/// The most Compactions for a turn whose request was refused as too large. Each time that request must have become
-/// smaller.
+/// The most Compactions for a turn whose request was refused as too large, with those that failed. Each time that request
+/// must have become smaller.
 const MAX_OVERFLOWS: u32 = 3;
 
 /// The judgement of an answer to the request for a summary.
@@ -515,7 +515,8 @@ impl Rules<'_> {
     }
 
     /// Handles a failed Compaction. A requested one just fails. For one that came by itself, what still fits goes on;
-    /// what does not is tried once more. After the second failure in a row the oldest exchanges leave the view.
+    /// what does not is tried once more, within the Compactions that a refused turn gets. After the second failure in a
+    /// row the oldest exchanges leave the view.
     fn end_failed(
         &self,
         draft: &mut Draft<'_>,
@@ -547,8 +548,11 @@ impl Rules<'_> {
             }
             return self.go_on(draft, observed);
         }
+        let tries = draft.history().squeeze().overflows;
+        let is_last = started.reason == CompactionReason::Overflow && tries >= MAX_OVERFLOWS;
         if may
             && failed < MAX_FAILED
+            && (!is_last || mutated!(OverflowForEver))
             && let Ok(sampled) = self.sample(draft.history())
         {
             let refused = draft.history().squeeze().refused;

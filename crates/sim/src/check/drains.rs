@@ -21,6 +21,8 @@ pub(super) struct Drains {
     /// The interrupt that the drain has not obeyed yet.
     stop_seq: Option<i64>,
     parked_interrupt: i64,
+    /// The writer was told of an interrupt whose row is forgotten.
+    pub(super) obeys_forgotten: bool,
     /// Somebody has refused a call of the drain without a word.
     declined: bool,
     /// Somebody has refused one with words, so the model goes on.
@@ -137,7 +139,7 @@ impl Drains {
         let declined = std::mem::take(&mut self.declined);
         self.spoken = false;
         ensure!(
-            stopped || declined || !interrupted,
+            stopped || declined || self.obeys_forgotten || !interrupted,
             "I6: a drain was interrupted by nobody, seq {seq}"
         );
         self.ended_claim = claim.unwrap_or(self.ended_claim);

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use domain::{
     CallId, SnapshotTree, ToolCalled, ToolClass, ToolOutcomeKind, ToolSettled, ToolState, TurnId,
 };
@@ -9,8 +11,8 @@ use super::{Violation, ensure};
 pub(super) struct Files {
     /// The turn that each such call belongs to, until it has its result.
     open: Vec<(CallId, TurnId)>,
-    /// The turns of calls that have a result, as long as the next calls wait for a capture of their effects.
-    awaited: Vec<TurnId>,
+    /// Calls that have a result, and their turns, as long as the next calls wait for a capture of their effects.
+    awaited: Vec<(CallId, TurnId)>,
     /// Calls that ended well at the session's present Location.
     done: Vec<CallId>,
     /// Effects are gone, and the model does not know it yet.
@@ -25,7 +27,7 @@ impl Files {
             return Ok(());
         }
         let call = &called.intent.call;
-        let earlier = self.awaited.iter().find(|turn| **turn != called.turn);
+        let earlier = self.awaited.iter().map(|(_, turn)| turn).find(|turn| **turn != called.turn);
         ensure!(earlier.is_none(), "files: {call} runs before what {earlier:?} did is captured");
         self.open.push((call.clone(), called.turn.clone()));
         Ok(())
@@ -34,10 +36,10 @@ impl Files {
     pub(super) fn settled(&mut self, settled: &ToolSettled) {
         let Some(at) = self.open.iter().position(|(call, _)| *call == settled.call) else { return };
         let (call, turn) = self.open.swap_remove(at);
-        self.awaited.push(turn);
         if settled.outcome == ToolOutcomeKind::Completed {
-            self.done.push(call);
+            self.done.push(call.clone());
         }
+        self.awaited.push((call, turn));
     }
 
     /// A capture has all changes so far.
@@ -45,9 +47,15 @@ impl Files {
         self.awaited.clear();
     }
 
-    /// The next calls do not wait for a capture. If the effects are lost later, the model is told all the same.
-    pub(super) fn awaited_no_longer(&mut self) {
-        self.awaited.clear();
+    /// The next calls do not wait for a capture. If the effects are lost later, the model is told all the same. Returns the
+    /// calls whose effects are awaited no longer.
+    pub(super) fn awaited_no_longer(&mut self) -> Vec<CallId> {
+        self.awaited.drain(..).map(|(call, _)| call).collect()
+    }
+
+    /// The next calls do not wait for a capture of these effects.
+    pub(super) fn not_awaited(&mut self, calls: &BTreeSet<CallId>) {
+        self.awaited.retain(|(call, _)| !calls.contains(call));
     }
 
     pub(super) fn restored(&mut self, lost: &[CallId]) {

@@ -22,6 +22,8 @@ mod sides;
 mod told;
 mod turns;
 
+use std::collections::BTreeSet;
+
 use domain::{AttemptId, CallId, MessageId, TurnId};
 
 use self::drains::Drains;
@@ -143,6 +145,11 @@ impl Checker {
         self.drains.agree(head)
     }
 
+    /// The next writer is a drain that was told of an interrupt whose row the database has forgotten, or is not.
+    pub(crate) fn obeys_forgotten(&mut self, obeys: bool) {
+        self.drains.obeys_forgotten = obeys;
+    }
+
     fn claimed(&mut self, claim: i64, seq: i64, writer: Option<u64>) -> Result<(), Violation> {
         self.resumed = false;
         self.drains.claimed(claim, seq, writer, self.inbox.last_wake)
@@ -166,8 +173,14 @@ impl Checker {
     }
 
     /// A capture has failed, or takes too long: calls that may change files go on without.
-    pub(crate) fn goes_on_uncaptured(&mut self) {
-        self.files.awaited_no_longer();
+    /// Returns those whose effects they do not wait for.
+    pub(crate) fn goes_on_uncaptured(&mut self) -> Vec<CallId> {
+        self.files.awaited_no_longer()
+    }
+
+    /// The database has come back without some commits. No drain waits for a capture of the effects of `uncaptured`.
+    pub(crate) fn went_back(&mut self, uncaptured: &BTreeSet<CallId>) {
+        self.files.not_awaited(uncaptured);
     }
 
     /// Calls that ended well, and may have changed files where the session is.

@@ -164,7 +164,7 @@ pub(crate) struct Drain {
     /// The worker's sweep has seen a higher claim.
     pub(crate) fenced: bool,
     /// The newest interrupt of which a hint or a sweep has told it.
-    pub(crate) hinted: Seq,
+    hinted: Seq,
     token: i64,
     claim: Option<i64>,
     pub(crate) history: History,
@@ -228,6 +228,12 @@ impl Drain {
     /// Returns whether it holds a claim in this session.
     pub(crate) fn is_of(&self, head: &Head) -> bool {
         self.claim.is_some() && self.history.incarnation().0 == head.incarnation
+    }
+
+    /// A hint or a sweep tells it of the session's newest interrupt. Whether that is its own.
+    pub(crate) fn hears_of(&mut self, interrupt: Seq) -> bool {
+        self.hinted = self.hinted.max(interrupt);
+        interrupt > self.interrupts_before
     }
 
     /// The id of the last event that it knows.

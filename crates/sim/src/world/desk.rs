@@ -225,9 +225,8 @@ impl World {
 
     /// A capture of a session's changes failed, or the drain waits for it no longer.
     pub(crate) fn goes_on_uncaptured(&mut self, whose: (usize, SessionIncarnation)) {
-        if let Some(checker) = self.checker(whose) {
-            checker.goes_on_uncaptured();
-        }
+        let calls = self.checker(whose).map(Checker::goes_on_uncaptured);
+        self.keep_uncaptured(calls.unwrap_or_default());
     }
 
     pub(crate) fn fail(&mut self, violation: Violation) {

@@ -235,10 +235,23 @@ impl World {
         if self.store.sessions[session].head.incarnation != incarnation {
             return; // what it was for is deleted
         }
+        let is_forgotten = self.forgets_input(asked.message());
         let admitted = self.ask(session, &asked);
-        let is_forgotten = self.shorter.is_some() && matches!(admitted, Admission::Admitted(_));
-        if !matches!(admitted, Admission::Retry(_)) && !is_forgotten {
-            self.fail(format!("I1: an exact retry of {} gave {admitted:?}", asked.message()));
+        match admitted {
+            Admission::Retry(_) if !is_forgotten => {}
+            // To the database it is new.
+            Admission::Admitted(_) if is_forgotten => self.is_known_again(asked.message()),
+            Admission::Pending(_) if is_forgotten => return self.hint(|| Action::Wake { session }),
+            Admission::Busy if is_forgotten => return,
+            Admission::Retry(_)
+            | Admission::Admitted(_)
+            | Admission::Pending(_)
+            | Admission::Busy
+            | Admission::Conflict => {
+                let (message, how) =
+                    (asked.message(), if is_forgotten { "forgotten " } else { "" });
+                self.fail(format!("I1: an exact retry of {how}{message} gave {admitted:?}"));
+            }
         }
         self.acknowledged.push((session, asked));
         self.hint(|| Action::Wake { session });

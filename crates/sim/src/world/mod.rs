@@ -390,8 +390,11 @@ impl World {
 
     fn check_session(&mut self, session: usize, writer: Option<u64>) {
         let max_steps = self.facts.settings.max_steps;
+        let obeys = writer.is_some_and(|drain| self.forgets_interrupt_of(session, drain));
         let row = &self.store.sessions[session];
-        let checked = self.checkers[session].take(row, writer, &self.provider, max_steps);
+        let checker = &mut self.checkers[session];
+        checker.obeys_forgotten(obeys);
+        let checked = checker.take(row, writer, &self.provider, max_steps);
         if let Err(violation) = checked {
             self.fail(violation);
         }

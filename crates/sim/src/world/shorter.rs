@@ -1,9 +1,9 @@
 //! A database that comes back without its last commits, as after a failover to a standby that lagged behind. Workers,
 //! their drains and followers live on with what it has forgotten.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use domain::{AttemptId, CallId, EventId, RecordedEvent, SessionEvent, SnapshotTree};
+use domain::{AttemptId, CallId, EventId, MessageId, RecordedEvent, SessionEvent, SnapshotTree};
 
 use super::World;
 use super::facts::{PLACES, SESSIONS};
@@ -22,9 +22,17 @@ pub(super) struct Shorter {
     /// A generator of its own leaves the other histories as they are.
     rng: Rng,
     past: VecDeque<State>,
+    /// Events that are forgotten.
+    events: BTreeSet<EventId>,
     /// Requests and calls whose rows are forgotten. Their drains do not know that before their next write.
     attempts: BTreeSet<AttemptId>,
     calls: BTreeSet<CallId>,
+    /// Inputs whose rows are forgotten. A client may believe that they are there.
+    inputs: BTreeSet<MessageId>,
+    /// Calls whose effects no drain waits to have captured, since that has failed. No row says so, and drains remember it.
+    uncaptured: BTreeSet<CallId>,
+    /// The interrupt that each drain was told of. It obeys also if the row is forgotten.
+    told: BTreeMap<u64, EventId>,
     /// The log of each session as a follower has received it.
     followers: Vec<Vec<EventId>>,
 }
@@ -43,8 +51,12 @@ impl Shorter {
         Self {
             rng: Rng::new(!seed.rotate_left(48)),
             past: VecDeque::new(),
+            events: BTreeSet::new(),
             attempts: BTreeSet::new(),
             calls: BTreeSet::new(),
+            inputs: BTreeSet::new(),
+            uncaptured: BTreeSet::new(),
+            told: BTreeMap::new(),
             followers: vec![Vec::new(); SESSIONS],
         }
     }
@@ -52,6 +64,7 @@ impl Shorter {
     /// Notes what the events name that are forgotten.
     fn forget(&mut self, events: &[RecordedEvent]) {
         for recorded in events {
+            self.events.insert(recorded.id.clone());
             #[expect(clippy::wildcard_enum_match_arm, reason = "only these name work outside")]
             match &recorded.event {
                 SessionEvent::AttemptStarted(started) => {
@@ -62,6 +75,12 @@ impl Shorter {
                 }
                 SessionEvent::ToolStarted(started) => {
                     self.calls.insert(started.call.clone());
+                }
+                SessionEvent::PromptAdmitted(prompt) => {
+                    self.inputs.insert(prompt.message.clone());
+                }
+                SessionEvent::ControlAdmitted(control) => {
+                    self.inputs.insert(control.message.clone());
                 }
                 _ => {}
             }
@@ -112,6 +131,7 @@ impl World {
         self.fences.clone_from(&state.store.fences);
         self.store = state.store;
         self.checkers = state.checkers;
+        self.checkers.iter_mut().for_each(|checker| checker.went_back(&shorter.uncaptured));
         self.acknowledged = state.acknowledged;
         self.told_lost = state.told_lost;
         for (disk, row) in self.disks.iter_mut().zip(state.snapshots) {
@@ -133,6 +153,49 @@ impl World {
     /// Whether the row of a call is forgotten.
     pub(super) fn forgets_call(&self, call: &CallId) -> bool {
         self.shorter.as_ref().is_some_and(|shorter| shorter.calls.contains(call))
+    }
+
+    /// Keeps what drains know of captures that failed.
+    pub(super) fn keep_uncaptured(&mut self, calls: Vec<CallId>) {
+        if let Some(shorter) = &mut self.shorter {
+            shorter.uncaptured.extend(calls);
+        }
+    }
+
+    /// Checks that the log of a drain that takes it for forgotten ends with an event that is.
+    pub(super) fn went_back(&mut self, drain: u64, last: Option<&EventId>) {
+        let forgets = |shorter: &Shorter| last.is_some_and(|last| shorter.events.contains(last));
+        if !self.shorter.as_ref().is_some_and(forgets) {
+            self.fail(format!("R: drain {drain} takes its log for forgotten, and it is not"));
+        }
+    }
+
+    /// Whether the row of an input is forgotten.
+    pub(super) fn forgets_input(&self, message: &MessageId) -> bool {
+        self.shorter.as_ref().is_some_and(|shorter| shorter.inputs.contains(message))
+    }
+
+    /// An input whose row was forgotten is admitted again.
+    pub(super) fn is_known_again(&mut self, message: &MessageId) {
+        if let Some(shorter) = &mut self.shorter {
+            shorter.inputs.remove(message);
+        }
+    }
+
+    /// Notes that a drain is told of the session's newest interrupt, which is its own.
+    pub(super) fn tells(&mut self, session: usize, drain: u64) {
+        let Some(shorter) = &mut self.shorter else { return };
+        let interrupt = self.store.event(session, self.store.sessions[session].head.interrupt_seq);
+        if let Some(interrupt) = interrupt {
+            shorter.told.insert(drain, interrupt.id.clone());
+        }
+    }
+
+    /// Whether a drain was told of an interrupt whose row is forgotten.
+    pub(super) fn forgets_interrupt_of(&self, session: usize, drain: u64) -> bool {
+        let told = self.shorter.as_ref().and_then(|shorter| shorter.told.get(&drain));
+        let log = &self.store.sessions[session].events;
+        told.is_some_and(|told| log.iter().all(|event| event.id != *told))
     }
 
     /// A follower reads on, or from the beginning if the log is not the one that it has.

@@ -94,8 +94,11 @@ impl World {
                     self.fail("R: a hand-over that the head does not know of".into());
                 }
             }
-            // What it knows of the Location's files may be forgotten too.
             Exit::Superseded | Exit::WentBack => {
+                if exit == Exit::WentBack {
+                    self.went_back(drain.id, drain.history.last_event());
+                }
+                // What it knows of the Location's files may be forgotten too.
                 self.workers[worker].held.remove(&drain.at);
                 return;
             }
@@ -165,17 +168,20 @@ impl World {
                 self.start(worker, session);
             }
         }
-        let mut woken = Vec::new();
+        let (mut woken, mut told) = (Vec::new(), Vec::new());
         for drain in self.workers[worker].drains.values_mut() {
             let head = self.store.sessions[drain.session].head;
             drain.fenced |= drain.claim().is_some_and(|claim| head.claim > claim + 1);
-            if drain.is_of(&head) {
-                drain.hinted = drain.hinted.max(Seq(head.interrupt_seq));
+            if drain.is_of(&head) && drain.hears_of(Seq(head.interrupt_seq)) {
+                told.push((drain.session, drain.id));
             }
             if drain.fenced {
                 drain.next_poll = now;
                 woken.push(drain.id);
             }
+        }
+        for (session, drain) in told {
+            self.tells(session, drain);
         }
         for drain in woken {
             self.at(now, Action::Poll { worker, incarnation, drain });
@@ -304,13 +310,16 @@ impl World {
             let incarnation = host.incarnation;
             for drain in host.drains.values_mut().filter(|drain| drain.session == session) {
                 if drain.is_of(&head) {
-                    drain.hinted = drain.hinted.max(Seq(head.interrupt_seq));
+                    let is_its_own = drain.hears_of(Seq(head.interrupt_seq));
                     drain.next_poll = now;
-                    told.push((worker, incarnation, drain.id));
+                    told.push((worker, incarnation, drain.id, is_its_own));
                 }
             }
         }
-        for (worker, incarnation, drain) in told {
+        for (worker, incarnation, drain, is_its_own) in told {
+            if is_its_own {
+                self.tells(session, drain);
+            }
             self.at(now, Action::Poll { worker, incarnation, drain });
         }
     }

@@ -115,11 +115,9 @@ fn of_store(mutant: StoreMutant) -> &'static [&'static str] {
         M::SecondControlAdmitted => &["is the second Compaction that waits"],
         M::MoveKeepsClaim => &["outlives its drain"],
         M::StagedHoldsNothing => &["wakes what waits with a Revert"],
-        // Findings store 1 and 2: a prompt of the deleted session is promoted in place of an acknowledged one, and a
-        // worker with an old token writes to the new session.
-        M::ClaimBeginsAtZero => {
-            &["did not wait", " wrote under token ", "and a deleted session had claim"]
-        }
+        // Findings store 1 and 2: a prompt of the deleted session was promoted in place of an acknowledged one, and a
+        // worker with an old token wrote to the new session. The event that a write follows keeps both from that now.
+        M::ClaimBeginsAtZero => &["and a deleted session had claim"],
         // Finding store 11: a stale token takes a Location.
         M::FenceFalls => &["I10: a fence fell"],
         // Finding core-3 C1: work goes on from what the database lost.
@@ -147,8 +145,9 @@ fn of_shell(mutant: ShellMutant) -> &'static [&'static str] {
         M::RowBeforePack => &["I14: the pack of "],
         M::FailureIsAsBefore => &["is gone, and not told"],
         M::ForkHasNewestFiles => &["fork: its files have what "],
-        // Finding store 3: a worker's cache has the log of a deleted session.
-        M::CacheWithoutIncarnation => &["begins with the fold of another log"],
+        // Finding store 3: a worker's cache has the log of a deleted session. The look at the head does not take it for its
+        // own, but for one that the database has forgotten.
+        M::CacheWithoutIncarnation => &["takes its log for forgotten"],
         // Finding core-3 C1: a follower takes a number of the log for its version.
         M::FollowerBelievesNumbers => &["has another log"],
         M::MadeAnewForgotten => &["and nobody has said that "],

@@ -1,0 +1,225 @@
+//! Compactions for turns whose requests the provider refuses as too large: their number, with those that fail.
+
+use std::sync::Arc;
+
+use context::SystemContext;
+use domain::{
+    CompactionEnded, CompactionReason, CompactionStarted, Delivery, DrainEnd, EpochReason,
+    EpochStarted, ErrorCode, Finish, IdMint, MessageId, ModelRef, OrgId, PartId, PromptAdmitted,
+    PromptPart, ReplyPart, Seq, SessionCreated, SessionError, SessionEvent, SessionRef,
+    SideOutcome, Stamp, Taken, TurnOutcome, TurnReplied, TurnSettled, TurnUsage,
+};
+use history::History;
+use llm_protocol::{Dialect, Protocol};
+use session_rules::{
+    Draft, FixedModels, Models, Next, Observation, ReadNeeds, RuleSettings, Rules, Said, Site,
+    ToolFacts, TurnPlan, Verdict, WorkspaceState,
+};
+
+/// A session, and a drain's decisions about it.
+struct Desk {
+    history: History,
+    mint: IdMint,
+    session: SessionRef,
+    settings: RuleSettings,
+    models: Models,
+    tools: ToolFacts,
+}
+
+/// A write.
+struct Wrote {
+    next: Next,
+    events: Vec<SessionEvent>,
+    end: DrainEnd,
+    site: Site,
+}
+
+fn seen() -> Observation {
+    Observation::new(SystemContext::combine([]), Arc::default())
+}
+
+fn error(code: ErrorCode) -> SessionError {
+    SessionError { code: code.into(), message: "no".into() }
+}
+
+impl Desk {
+    fn new() -> Self {
+        let models = FixedModels::default();
+        let session = SessionRef {
+            org: OrgId::FIRST,
+            location: "loc_a".parse().expect("an id"),
+            session: "ses_1".parse().expect("an id"),
+        };
+        let created = SessionCreated {
+            by: None,
+            project: "prj_1".parse().expect("an id"),
+            location: session.location.clone(),
+            directory: "/workspace".into(),
+            title: "t".into(),
+            agent: "build".into(),
+            model: None,
+            parent: None,
+            named: true,
+            rules: Vec::new(),
+            metadata: None,
+        };
+        let mut desk = Self {
+            history: History::new(),
+            mint: IdMint::seeded(Stamp::default(), 1, 3),
+            session,
+            settings: RuleSettings { titles: false, ..RuleSettings::default() },
+            models: Models {
+                default: ModelRef::new("p", "m"),
+                source: Arc::new(models.with_provider(
+                    "p",
+                    Protocol::OpenAiChat,
+                    Dialect::default(),
+                )),
+            },
+            tools: ToolFacts {
+                needs: ReadNeeds::default(),
+                classes: [].into(),
+                definitions: Vec::new(),
+            },
+        };
+        desk.push(created);
+        desk
+    }
+
+    fn push(&mut self, event: impl Into<SessionEvent>) {
+        let seq = Seq(self.history.seq().0 + 1);
+        self.history.apply(seq, 1, &event.into());
+    }
+
+    fn decide(
+        &mut self,
+        decide: impl FnOnce(&Rules<'_>, &mut Draft<'_>) -> Verdict<Next>,
+    ) -> Wrote {
+        let rules = Rules {
+            settings: &self.settings,
+            models: &self.models,
+            tools: &self.tools,
+            changed: None,
+            saved: &[],
+            session: &self.session,
+            workspace: WorkspaceState::Here,
+            stopping: false,
+            crowded: false,
+            interrupts_before: Seq(0),
+        };
+        let mut draft = Draft::new(&mut self.history, self.mint.clone(), 1);
+        let (next, end, site) = match decide(&rules, &mut draft) {
+            Verdict::Write(next, end, site) => (next, end, site),
+            Verdict::Leave(_) => panic!("each of these writes"),
+        };
+        let drafted = draft.finish();
+        self.mint = drafted.mint;
+        Wrote { next, events: drafted.events, end, site }
+    }
+
+    fn prompt(&mut self, text: &str) -> Wrote {
+        let message = MessageId::mint(&mut self.mint);
+        let id = PartId::mint(&mut self.mint);
+        self.push(PromptAdmitted {
+            by: None,
+            message,
+            delivery: Delivery::Steer,
+            parts: vec![PromptPart::Text { id, text: text.into() }],
+            agent: None,
+            model: None,
+            wake: true,
+            digest: String::new(),
+            synthetic: None,
+        });
+        let idle = Taken { was_open: false, handed_over: false, recoveries: 0 };
+        self.decide(|rules, draft| rules.open(draft, idle, &seen()))
+    }
+
+    /// The model answers the open turn with words.
+    fn answers(&mut self, words: &str) {
+        let open = self.history.open_turn().expect("it is open");
+        let (turn, message) = (open.turn.clone(), open.message.clone());
+        let parts = vec![ReplyPart::text(PartId::mint(&mut self.mint), words.to_owned())];
+        let finish = Finish::Stop.into();
+        self.push(TurnReplied { turn: turn.clone(), message: message.clone(), parts, finish });
+        let (outcome, usage) = (TurnOutcome::Completed, TurnUsage::default());
+        self.push(TurnSettled { turn, message, outcome, usage, error: None });
+        self.decide(|rules, draft| rules.cross(draft, false, &seen()));
+    }
+
+    /// The provider refuses a turn's request as too large.
+    fn refuses(&mut self, plan: &TurnPlan) -> Wrote {
+        let said = Said::new(plan.turn.clone(), plan.message.clone());
+        let (attempt, error) = (&plan.started.attempt, error(ErrorCode::ProviderContextOverflow));
+        self.decide(|rules, draft| {
+            let decided = rules.overflowed(draft, attempt, &said, &error, &seen());
+            decided.map(|next| next.expect("a Compaction helps"))
+        })
+    }
+
+    /// The request for a summary fails.
+    fn fails(&mut self, plan: &TurnPlan) -> Wrote {
+        let said = Said::new(plan.turn.clone(), plan.message.clone());
+        let error = error(ErrorCode::ProviderInvalidRequest);
+        self.decide(|rules, draft| rules.compaction_failed(draft, plan, &said, &error, &seen()))
+    }
+
+    /// The summary is made, and the boundary after it is crossed.
+    fn is_summarised(&mut self, plan: &TurnPlan) -> Wrote {
+        let epoch = self.history.epoch().expect("there is one");
+        let (number, snapshot) = (epoch.number + 1, "{}".to_owned());
+        self.push(CompactionEnded {
+            turn: plan.turn.clone(),
+            message: plan.message.clone(),
+            outcome: SideOutcome::Completed,
+            checkpoint: Some("<conversation-checkpoint>\nall of it".into()),
+            usage: TurnUsage::default(),
+            error: None,
+        });
+        let reason = Some(EpochReason::Compaction);
+        self.push(EpochStarted { epoch: number, baseline: String::new(), snapshot, reason });
+        self.decide(|rules, draft| rules.cross(draft, true, &seen()))
+    }
+}
+
+fn turn(wrote: &Wrote) -> TurnPlan {
+    let Next::Turn(plan) = &wrote.next else { panic!("no turn: {:?}", wrote.next) };
+    (**plan).clone()
+}
+
+/// Returns the Compaction for a refused turn that a write begins.
+fn compaction(wrote: &Wrote) -> TurnPlan {
+    let Next::Compact(plan) = &wrote.next else { panic!("no Compaction: {:?}", wrote.next) };
+    let is_for_it = |event: &SessionEvent| matches!(event, SessionEvent::CompactionStarted(CompactionStarted { reason, .. }) if *reason == CompactionReason::Overflow);
+    assert!(wrote.events.iter().any(is_for_it), "{:?}", wrote.events);
+    (**plan).clone()
+}
+
+// Seen by the simulation: the third was tried again, so that a refused turn got four.
+#[test]
+fn a_refused_turn_gets_three_compactions_with_the_failed_ones() {
+    let mut desk = Desk::new();
+    for _ in 0..4 {
+        desk.prompt("hello");
+        desk.answers(&"word ".repeat(400));
+    }
+    let first = desk.prompt("go on");
+    let first = desk.refuses(&turn(&first));
+    let second = desk.fails(&compaction(&first));
+    let again = desk.is_summarised(&compaction(&second));
+    let third = desk.refuses(&turn(&again));
+    let third = compaction(&third);
+    assert_eq!(desk.history.squeeze().overflows, 2);
+    let ended = desk.fails(&third);
+    assert!(matches!(ended.next, Next::End(_)), "{:?}", ended.next);
+    assert_eq!((ended.end, ended.site), (DrainEnd::Close, Site::CompactionFailed));
+    let last = ended.events.last();
+    let Some(SessionEvent::DrainEnded(last)) = last else { panic!("{last:?}") };
+    let code = last.error.as_ref().map(|error| error.code.as_str().to_owned());
+    assert_eq!(code.as_deref(), Some("session.compaction_failed"));
+    // Another prompt has its own. The second failure in a row lets the oldest exchanges go.
+    let next = desk.prompt("and now");
+    let next = desk.refuses(&turn(&next));
+    let next = desk.fails(&compaction(&next));
+    turn(&next);
+}
