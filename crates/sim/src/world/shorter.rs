@@ -118,6 +118,10 @@ impl World {
         let Some(shorter) = &mut self.shorter else { return false };
         // A Fork that is forgotten would have to be forgotten by the simulation too.
         shorter.past.retain(|state| state.store.sessions.len() == sessions);
+        // Two workers would have files of their own for a Location whose fence falls. This world has one disk for it.
+        if self.own_disks {
+            shorter.past.retain(|state| state.store.fences == self.store.fences);
+        }
         if shorter.past.is_empty() || !shorter.rng.chance(15) {
             return false;
         }

@@ -602,15 +602,3 @@ async fn a_location_that_is_being_used_is_not_deleted() {
     using.commit().await.expect("committed");
     assert_eq!(collect_locations(&world).await, 1);
 }
-
-#[tokio::test]
-async fn organisations_are_listed_page_by_page() {
-    let world = World::new().await;
-    let (other, ..) = crate::world::organisation(&world.store).await;
-    let mut all = [world.org, other];
-    all.sort();
-    let page = |after| world.store.organisations(after, 1);
-    assert_eq!(page(None).await.expect("a page"), all[..1]);
-    assert_eq!(page(Some(all[0])).await.expect("a page"), all[1..]);
-    assert_eq!(page(Some(all[1])).await.expect("a page"), []);
-}

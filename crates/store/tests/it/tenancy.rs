@@ -176,3 +176,15 @@ async fn a_store_never_serves_as_the_user_of_its_url() {
         session
     );
 }
+
+#[tokio::test]
+async fn organisations_are_listed_page_by_page() {
+    let world = World::new().await;
+    let (other, ..) = organisation(&world.store).await;
+    let mut all = [world.org, other];
+    all.sort();
+    let page = |after| world.store.organisations(after, 1);
+    assert_eq!(page(None).await.expect("a page"), all[..1]);
+    assert_eq!(page(Some(all[0])).await.expect("a page"), all[1..]);
+    assert_eq!(page(Some(all[1])).await.expect("a page"), []);
+}
