@@ -34,6 +34,11 @@ pub trait Sandbox: Send + Sync + 'static {
     fn shows_outputs(&self) -> bool {
         false
     }
+
+    /// Returns whether [`DiskShare::removes_only`] holds here, by a wall of the kernel.
+    fn holds_back_writes(&self) -> bool {
+        false
+    }
 }
 
 /// The folder in which commands see [`Command::outputs`], read-only.
@@ -69,8 +74,25 @@ pub struct Command {
     pub cell: Cell,
     /// Files that it may read in [`OUTPUTS`]. Later commands of its cell see them too.
     pub outputs: Vec<OutputFile>,
+    /// How much of its disk it may take. A sandbox that watches disks sets it.
+    pub share: DiskShare,
     /// Paths below the workspace that it may not change: the repositories of a person's checkout. A sandbox fills them in.
     pub read_only: Vec<PathBuf>,
+}
+
+/// How much of its disk a command may take, by the kernel's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskShare {
+    /// The bytes of its largest file.
+    pub file_bytes: u64,
+    /// Whether it can read and remove files, and write none.
+    pub removes_only: bool,
+}
+
+impl Default for DiskShare {
+    fn default() -> Self {
+        Self { file_bytes: crate::limits::FILE_BYTES, removes_only: false }
+    }
 }
 
 /// The things that commands of one session share: `/tmp`, home, network and limits. A command without a workspace of its own has its
@@ -107,6 +129,7 @@ impl Command {
             lock: None,
             cell: Cell::default(),
             outputs: Vec::new(),
+            share: DiskShare::default(),
             read_only: Vec::new(),
         }
     }
@@ -141,6 +164,20 @@ pub enum Limit {
         holds: u64,
         /// Bytes that it may have.
         limit: u64,
+    },
+    /// The workspace has more files than it may.
+    WorkspaceFiles {
+        /// Files and folders that it has.
+        holds: u64,
+        /// Files and folders that it may have.
+        limit: u64,
+    },
+    /// The disk is so full that commands of this workspace remove files only.
+    RemovesOnly {
+        /// Bytes that are left.
+        free: u64,
+        /// Bytes that commands are to leave.
+        reserve: u64,
     },
     /// A file has grown to these bytes, the most that one may have.
     File(u64),
@@ -199,6 +236,18 @@ impl fmt::Display for Limit {
                  they take no more",
                 Bytes(holds),
                 Bytes(limit)
+            ),
+            Self::WorkspaceFiles { holds, limit } => write!(
+                f,
+                "workspace full: it holds {holds} files and folders, and its limit is {limit}; delete what is not \
+                 needed: commands run as long as they make no more"
+            ),
+            Self::RemovesOnly { free, reserve } => write!(
+                f,
+                "disk full: {} are left, and commands leave {} free; until then commands here can read and delete \
+                 files, and write none",
+                Bytes(free),
+                Bytes(reserve)
             ),
             Self::File(bytes) => {
                 write!(f, "a file reached {}, the most that one may have", Bytes(bytes))

@@ -12,16 +12,22 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{Command, End, Limit, Outcome, Sandbox, SandboxError};
+use crate::command::{Command, DiskShare, End, Limit, Outcome, Sandbox, SandboxError};
 use crate::disk::{Disk, DiskLimits, disks, pause_for};
-use crate::tally::Tally;
+use crate::tally::{Counted, Tally, TreeSize};
 
 /// Workspaces that are counted at once.
 const COUNTS: usize = 2;
 /// Workspaces whose size is remembered.
 const KNOWN: usize = 1024;
 /// A workspace beyond its limit may grow by this in one command: a command that deletes files also writes some.
-const SLACK: u64 = 1 << 20;
+const SLACK: TreeSize = TreeSize { bytes: 1 << 20, files: 1_000 };
+/// Near the reserve, a command is ended whose workspace has grown by more than this since it began.
+const NOTICED: TreeSize = TreeSize { bytes: 1 << 20, files: 50 };
+/// How long a command waits, on a disk that is nearly full, for a count of its workspace.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The time between two looks at a count that is awaited.
+const TICK: Duration = Duration::from_millis(20);
 
 /// Runs commands in another sandbox, and looks at their disks meanwhile.
 pub(crate) struct WatchedSandbox {
@@ -41,7 +47,9 @@ struct Watch<'w> {
     /// The disks when it began, that of the workspace first.
     start: Vec<Disk>,
     /// The size of its workspace and the limit of that, if it has one.
-    size: Option<(Arc<Tally>, u64)>,
+    size: Option<(Arc<Tally>, TreeSize)>,
+    /// What it may take, by the kernel's word.
+    share: DiskShare,
 }
 
 impl WatchedSandbox {
@@ -70,36 +78,81 @@ impl WatchedSandbox {
         let workspace = command.cell.workspace.as_ref().unwrap_or(&command.directory).clone();
         let start = self.look(&workspace).await;
         let limit =
-            start.first().and_then(|disk| self.limits.of_a_workspace(disk, command.cell.protect));
+            start.first().and_then(|disk| self.limits.workspace(disk, command.cell.protect));
         let size = limit.map(|limit| (self.tally(&workspace), limit));
-        Watch { watched: self, workspace, since: Instant::now(), start, size }
+        let (since, share) = (Instant::now(), command.share);
+        let mut watch = Watch { watched: self, workspace, since, start, size, share };
+        watch.share = watch.share_of_the_disk().await;
+        watch
     }
 }
 
 impl Watch<'_> {
+    /// What the command may take. Where the disk is nearly full, those whose workspaces are beyond their limits remove files
+    /// only, and where it is fuller than that, everybody's do.
+    async fn share_of_the_disk(&self) -> DiskShare {
+        let left = self.start.iter().map(Disk::left).min().unwrap_or(u64::MAX);
+        let newest = self.size.as_ref().and_then(|(tally, limit)| Some((tally.newest()?, limit)));
+        let of_workspace = newest
+            .map_or(u64::MAX, |(newest, limit)| limit.bytes.saturating_sub(newest.size.bytes));
+        let file_bytes = self.share.file_bytes.min(left.min(of_workspace).max(SLACK.bytes));
+        let is_over = self.start.iter().any(Disk::is_over);
+        let removes_only =
+            is_over || (self.start.iter().any(Disk::is_low) && self.is_beyond().await);
+        DiskShare { file_bytes, removes_only }
+    }
+
+    /// Whether the workspace is larger than it may be. What was counted before may have been deleted since.
+    async fn is_beyond(&self) -> bool {
+        let Some((tally, limit)) = &self.size else { return false };
+        let is_beyond = |it: Counted| it.size.bytes > limit.bytes || it.size.files > limit.files;
+        if !tally.newest().is_some_and(is_beyond) {
+            return false;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(counted) = self.count(&self.start, tally, *limit) {
+                return is_beyond(counted);
+            }
+            tokio::time::sleep(TICK).await;
+        }
+        true
+    }
+
+    /// The newest count, if it is of after the command's begin: an older one may be of before a command that has grown the
+    /// workspace, and this may be the one that deletes.
+    fn count(&self, now: &[Disk], tally: &Arc<Tally>, limit: TreeSize) -> Option<Counted> {
+        let used = now.first().map(Disk::used).unwrap_or_default();
+        tally.refresh(&self.workspace, used, limit, &self.watched.counts);
+        tally.newest().filter(|newest| newest.at >= self.since)
+    }
+
     /// Returns the limit that the command meets, when it does.
     async fn until_met(&self) -> Limit {
         let mut now = self.start.clone();
         let mut begun_with = None;
         loop {
             let mut pause = self.pause(&now);
-            if let (Some((tally, limit)), Some(disk)) = (&self.size, now.first()) {
-                let (turns, used) = (&self.watched.counts, disk.used_bytes());
-                tally.refresh(&self.workspace, used, *limit, turns);
-                // An older count may be of before a command that has grown it: this one may be the one that deletes.
-                if let Some(counted) = tally.newest().filter(|newest| newest.at >= self.since) {
-                    let begun = *begun_with.get_or_insert(counted.bytes);
-                    if counted.bytes > (*limit).max(begun + SLACK) {
-                        return Limit::Workspace { holds: counted.bytes, limit: *limit };
-                    }
-                    pause = pause.min(pause_for(limit.saturating_sub(counted.bytes)));
+            let mut has_grown = self.size.is_none();
+            if let Some((tally, limit)) = &self.size
+                && let Some(counted) = self.count(&now, tally, *limit)
+            {
+                let begun = *begun_with.get_or_insert(counted.size);
+                if let Some(met) = beyond(counted.size, begun, *limit) {
+                    return met;
                 }
+                has_grown = counted.size.bytes > begun.bytes + NOTICED.bytes
+                    || counted.size.files > begun.files + NOTICED.files;
+                pause = pause.min(pause_for(limit.bytes.saturating_sub(counted.size.bytes)));
+            }
+            // One that removes files only is no reason for a full disk. Near the reserve, neither is one whose workspace
+            // does not grow: what another one does there is not its fault.
+            let is_reason = has_grown || now.iter().any(Disk::is_over);
+            if let Some(met) = self.met(&now).filter(|_| is_reason && !self.share.removes_only) {
+                return met;
             }
             tokio::time::sleep(pause).await;
             now = self.watched.look(&self.workspace).await;
-            if let Some(met) = self.met(&now) {
-                return met;
-            }
         }
     }
 
@@ -120,14 +173,48 @@ impl Watch<'_> {
         pauses.min().unwrap_or_else(|| pause_for(u64::MAX))
     }
 
-    /// A disk that was full when a command failed by itself.
-    async fn reason(&self, outcome: &Outcome) -> Option<Limit> {
+    /// Names the limit that a command may have run into which ended by itself.
+    async fn explain(&self, outcome: &mut Outcome) {
         if matches!(outcome.end, End::Exited(0) | End::Cancelled) {
-            return None;
+            return;
         }
         let now = self.watched.look(&self.workspace).await;
-        now.iter().find_map(Disk::is_used_up)
+        let disk = now.iter().find(|disk| disk.is_low()).or(now.first());
+        let is_file = |limit: &Limit| matches!(limit, Limit::File(_));
+        if self.share.removes_only {
+            outcome.limits.extend(disk.map(Disk::removes_only));
+        } else if self.share.file_bytes < DiskShare::default().file_bytes
+            && outcome.limits.iter().any(is_file)
+        {
+            // A file was as large as what is left of the disk or the workspace: that is what to tell.
+            outcome.limits.retain(|limit| !is_file(limit));
+            outcome.limits.extend(self.what_was_left(disk));
+        } else {
+            outcome.limits.extend(now.iter().find_map(Disk::is_used_up));
+        }
     }
+
+    fn what_was_left(&self, disk: Option<&Disk>) -> Option<Limit> {
+        let newest = self.size.as_ref().and_then(|(tally, limit)| Some((tally.newest()?, limit)));
+        let left = self.start.iter().map(Disk::left).min().unwrap_or(u64::MAX);
+        match newest {
+            Some((newest, limit)) if limit.bytes.saturating_sub(newest.size.bytes) < left => {
+                Some(Limit::Workspace { holds: newest.size.bytes, limit: limit.bytes })
+            }
+            _ => {
+                disk.map(|disk| Limit::Disk { free: disk.bytes.free, reserve: disk.bytes.reserve })
+            }
+        }
+    }
+}
+
+/// The limit of a workspace that has this size now, and had another one when the command began.
+fn beyond(size: TreeSize, begun: TreeSize, limit: TreeSize) -> Option<Limit> {
+    if size.bytes > limit.bytes.max(begun.bytes + SLACK.bytes) {
+        return Some(Limit::Workspace { holds: size.bytes, limit: limit.bytes });
+    }
+    (size.files > limit.files.max(begun.files + SLACK.files))
+        .then_some(Limit::WorkspaceFiles { holds: size.files, limit: limit.files })
 }
 
 #[async_trait]
@@ -136,13 +223,19 @@ impl Sandbox for WatchedSandbox {
         self.inner.shows_outputs()
     }
 
+    fn holds_back_writes(&self) -> bool {
+        self.inner.holds_back_writes()
+    }
+
     async fn run(
         &self,
-        command: Command,
+        mut command: Command,
         cancel: &CancellationToken,
     ) -> Result<Outcome, SandboxError> {
         let watch = self.watch(&command).await;
-        if let Some(full) = watch.start.iter().find_map(Disk::refusal) {
+        command.share = watch.share;
+        let full = watch.start.iter().find_map(Disk::refusal);
+        if let Some(full) = full.filter(|_| !self.inner.holds_back_writes()) {
             tracing::warn!(workspace = %watch.workspace.display(), "{full}");
             return Err(SandboxError::Refused(full));
         }
@@ -152,7 +245,7 @@ impl Sandbox for WatchedSandbox {
         let met = tokio::select! {
             ended = &mut run => {
                 let mut outcome = ended?;
-                outcome.limits.extend(watch.reason(&outcome).await);
+                watch.explain(&mut outcome).await;
                 return Ok(outcome);
             }
             met = watch.until_met() => met,

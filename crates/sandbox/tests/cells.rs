@@ -261,7 +261,7 @@ fn has_groups(found: &FoundTier) -> bool {
 
 #[tokio::test]
 async fn memory_beyond_the_limit_ends_the_process_and_says_so() {
-    let limits = Limits { memory_bytes: 128 << 20, processes: 64 };
+    let limits = Limits { memory_bytes: 128 << 20, processes: 64, ..Limits::of_this_machine() };
     for found in tiers(&[Tier::A, Tier::B, Tier::C], limits).await {
         let (_folder, place) = folder();
         let eat =
@@ -277,7 +277,7 @@ async fn memory_beyond_the_limit_ends_the_process_and_says_so() {
 
 #[tokio::test]
 async fn a_fork_bomb_and_a_full_tmp_stay_in_their_cell() {
-    let limits = Limits { memory_bytes: 64 << 20, processes: 64 };
+    let limits = Limits { memory_bytes: 64 << 20, processes: 64, ..Limits::of_this_machine() };
     for found in tiers(&[Tier::A, Tier::B], limits).await {
         let (_folder, place) = folder();
         let mark = marker();
@@ -304,7 +304,7 @@ async fn a_fork_bomb_and_a_full_tmp_stay_in_their_cell() {
         if found.tier == Tier::A || !is_root || limited {
             assert!(most <= 64, "{}: {most} processes", found.tier);
         } else {
-            eprintln!("skipped, processes of tier {}: {:?}", found.tier, found.weaker);
+            eprintln!("SKIPPED, processes of tier {}: {:?}", found.tier, found.weaker);
         }
         let fill = "head -c 100000000 /dev/zero >/tmp/full; echo $?; echo x >ok && cat ok";
         let outcome = run(&found.sandbox, script(fill, &place, "b")).await;
