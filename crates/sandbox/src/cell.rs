@@ -420,10 +420,6 @@ impl Sandbox for CellSandbox {
         true
     }
 
-    fn holds_back_writes(&self) -> bool {
-        crate::walls::landlock_abi() > 0
-    }
-
     async fn run(
         &self,
         command: Command,

@@ -34,11 +34,6 @@ pub trait Sandbox: Send + Sync + 'static {
     fn shows_outputs(&self) -> bool {
         false
     }
-
-    /// Returns whether [`DiskShare::removes_only`] holds here, by a wall of the kernel.
-    fn holds_back_writes(&self) -> bool {
-        false
-    }
 }
 
 /// The folder in which commands see [`Command::outputs`], read-only.
@@ -181,6 +176,10 @@ pub enum Limit {
     },
     /// A file has grown to these bytes, the most that one may have.
     File(u64),
+    /// The same, when that was all that commands might take of the disk.
+    FileOfDisk(u64),
+    /// The same, when that was all that the workspace might take.
+    FileOfWorkspace(u64),
 }
 
 /// A number of bytes, as people write it.
@@ -252,6 +251,17 @@ impl fmt::Display for Limit {
             Self::File(bytes) => {
                 write!(f, "a file reached {}, the most that one may have", Bytes(bytes))
             }
+            Self::FileOfDisk(bytes) => write!(
+                f,
+                "disk full: a file reached {}, as much as commands might take of it when this one began",
+                Bytes(bytes)
+            ),
+            Self::FileOfWorkspace(bytes) => write!(
+                f,
+                "workspace full: a file reached {}, as much as it might still take when this command began; delete \
+                 what is not needed",
+                Bytes(bytes)
+            ),
         }
     }
 }

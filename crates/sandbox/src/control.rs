@@ -77,6 +77,8 @@ fn numbers(limit: Limit) -> (&'static str, u64, u64) {
         Limit::WorkspaceFiles { holds, limit } => ("workspace-files", holds, limit),
         Limit::RemovesOnly { free, reserve } => ("removes-only", free, reserve),
         Limit::File(bytes) => ("file", bytes, 0),
+        Limit::FileOfDisk(bytes) => ("file-of-disk", bytes, 0),
+        Limit::FileOfWorkspace(bytes) => ("file-of-workspace", bytes, 0),
     }
 }
 
@@ -91,6 +93,8 @@ fn limit(name: &str, first: u64, second: u64) -> Option<Limit> {
         "workspace-files" => Limit::WorkspaceFiles { holds: first, limit: second },
         "removes-only" => Limit::RemovesOnly { free: first, reserve: second },
         "file" => Limit::File(first),
+        "file-of-disk" => Limit::FileOfDisk(first),
+        "file-of-workspace" => Limit::FileOfWorkspace(first),
         _ => return None,
     })
 }
@@ -116,6 +120,8 @@ mod tests {
             Report::Met(Limit::Files { free: 3, reserve: 4 }),
             Report::Met(Limit::Workspace { holds: 5, limit: 6 }),
             Report::Met(Limit::File(7)),
+            Report::Met(Limit::FileOfDisk(12)),
+            Report::Met(Limit::FileOfWorkspace(13)),
             Report::Met(Limit::WorkspaceFiles { holds: 8, limit: 9 }),
             Report::Met(Limit::RemovesOnly { free: 10, reserve: 11 }),
         ]);

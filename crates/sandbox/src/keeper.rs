@@ -162,22 +162,26 @@ fn make(
         certificates: &request.certificates,
         outputs: &request.outputs,
     })?;
-    let rules = |grant| rules(&request.shown, grant).map_err(at("cannot make landlock's rules"));
-    let (rules, removal_rules) = (rules(Grant::All)?, rules(Grant::Remove)?);
+    let rules = |removes_only| {
+        rules(&request.shown, removes_only).map_err(at("cannot make landlock's rules"))
+    };
+    let (rules, removal_rules) = (rules(false)?, rules(true)?);
     let processes = request.processes;
     let ready = Ready { users, init, rules, removal_rules, filters, groups, processes };
     Ok(Made { ready, unlimited, exit })
 }
 
-/// Rules are of files, not of paths: they hold in each command's copy of the root.
-fn rules(shown: &Path, of_workspace: Grant) -> io::Result<Option<OwnedFd>> {
+/// Rules are of files, not of paths: they hold in each command's copy of the root. `removes_only`: commands write nothing on the
+/// host's disk.
+fn rules(shown: &Path, removes_only: bool) -> io::Result<Option<OwnedFd>> {
     let base = Path::new(root::BASE);
     let below = |path: &str| base.join(path.trim_start_matches('/'));
     let workspace = base.join(shown.strip_prefix("/").unwrap_or(shown));
-    let shared = SHARED.map(|name| (below(PERSONS_OWN).join(name), Grant::Data));
+    let on_disk = |grant: Grant| if removes_only { grant.without_writes() } else { grant };
+    let shared = SHARED.map(|name| (below(PERSONS_OWN).join(name), on_disk(Grant::Data)));
     let grants = [
         (base.to_path_buf(), Grant::Read),
-        (workspace, of_workspace),
+        (workspace, on_disk(Grant::All)),
         (below("tmp"), Grant::All),
         (below("home"), Grant::All),
         (below("dev/shm"), Grant::All),

@@ -215,10 +215,6 @@ struct Started {
 
 #[async_trait]
 impl Sandbox for ProcessSandbox {
-    fn holds_back_writes(&self) -> bool {
-        self.walls.is_some()
-    }
-
     async fn run(
         &self,
         command: Command,

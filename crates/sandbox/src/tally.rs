@@ -140,13 +140,14 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Whether it is time for another one, of which `limit` says how large the workspace may be.
-    fn is_old(&self, used: TreeSize, limit: TreeSize) -> bool {
+    /// Whether it is time for another one, of which `limit` says how large the workspace may be. `is_soon`: the disk is short, and
+    /// who has taken it is to be known.
+    fn is_old(&self, used: TreeSize, limit: TreeSize, is_soon: bool) -> bool {
         let most = |has: u64, now: u64, then: u64| has.saturating_add(now.saturating_sub(then));
         let may_be_beyond = most(self.size.bytes, used.bytes, self.used.bytes) > limit.bytes
             || most(self.size.files, used.files, self.used.files) > limit.files;
         let (between, part) =
-            if may_be_beyond { (BETWEEN_SOON, PART_SOON) } else { (BETWEEN, PART) };
+            if is_soon || may_be_beyond { (BETWEEN_SOON, PART_SOON) } else { (BETWEEN, PART) };
         self.at.elapsed() >= between.max(self.took * part)
     }
 }
@@ -166,10 +167,11 @@ impl Tally {
         root: &Path,
         used: TreeSize,
         limit: TreeSize,
+        is_soon: bool,
         turns: &Arc<Semaphore>,
     ) {
         let mut size = self.size();
-        if size.counting || size.newest.is_some_and(|newest| !newest.is_old(used, limit)) {
+        if size.counting || size.newest.is_some_and(|newest| !newest.is_old(used, limit, is_soon)) {
             return;
         }
         let Ok(turn) = turns.clone().try_acquire_owned() else { return };
@@ -256,14 +258,16 @@ mod tests {
             took: Duration::from_millis(1),
             used: sized(500, 50),
         };
-        assert!(!counted(1_000).is_old(sized(550, 55), limit));
+        assert!(!counted(1_000).is_old(sized(550, 55), limit, false));
+        assert!(counted(1_000).is_old(sized(550, 55), limit, true), "the disk is short");
         assert!(
-            counted(1_000).is_old(sized(601, 50), limit),
+            counted(1_000).is_old(sized(601, 50), limit, false),
             "the disk has grown by what was left"
         );
-        assert!(counted(1_000).is_old(sized(500, 61), limit), "the same, of files");
-        assert!(counted(2_500).is_old(sized(500, 50), limit));
+        assert!(counted(1_000).is_old(sized(500, 61), limit, false), "the same, of files");
+        assert!(counted(2_500).is_old(sized(500, 50), limit, false));
         let slow = Counted { took: Duration::from_secs(1), ..counted(2_500) };
-        assert!(!slow.is_old(sized(500, 50), limit) && slow.is_old(sized(601, 50), limit));
+        assert!(!slow.is_old(sized(500, 50), limit, false));
+        assert!(slow.is_old(sized(601, 50), limit, false));
     }
 }

@@ -193,7 +193,7 @@ pub(crate) fn workspace_grants(
 fn open(path: &Path, grant: Grant) -> Option<(OwnedFd, FileType)> {
     let resolve = match grant {
         Grant::Read | Grant::Use => ResolveFlags::empty(),
-        Grant::All | Grant::Data => ResolveFlags::NO_SYMLINKS,
+        Grant::Remove | Grant::All | Grant::Data => ResolveFlags::NO_SYMLINKS,
     };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let fd = openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;

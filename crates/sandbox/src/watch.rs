@@ -33,6 +33,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub(crate) struct WatchedSandbox {
     inner: Arc<dyn Sandbox>,
     limits: DiskLimits,
+    /// Whether [`DiskShare::removes_only`] holds in it, by a wall of the kernel.
+    holds_back_writes: bool,
     /// A folder of the service, whose disk is looked at too.
     own: PathBuf,
     sizes: Mutex<HashMap<PathBuf, Arc<Tally>>>,
@@ -50,12 +52,19 @@ struct Watch<'w> {
     size: Option<(Arc<Tally>, TreeSize)>,
     /// What it may take, by the kernel's word.
     share: DiskShare,
+    /// The limit that a file meets which is as large as that, where it is not the largest one of all.
+    bound: Option<Limit>,
 }
 
 impl WatchedSandbox {
-    pub(crate) fn new(inner: Arc<dyn Sandbox>, limits: DiskLimits, own: PathBuf) -> Self {
+    pub(crate) fn new(
+        inner: Arc<dyn Sandbox>,
+        limits: DiskLimits,
+        holds_back_writes: bool,
+        own: PathBuf,
+    ) -> Self {
         let counts = Arc::new(Semaphore::new(COUNTS));
-        Self { inner, limits, own, sizes: Mutex::default(), counts }
+        Self { inner, limits, holds_back_writes, own, sizes: Mutex::default(), counts }
     }
 
     /// Looks at the disks of a workspace and of the service.
@@ -81,25 +90,35 @@ impl WatchedSandbox {
             start.first().and_then(|disk| self.limits.workspace(disk, command.cell.protect));
         let size = limit.map(|limit| (self.tally(&workspace), limit));
         let (since, share) = (Instant::now(), command.share);
-        let mut watch = Watch { watched: self, workspace, since, start, size, share };
-        watch.share = watch.share_of_the_disk().await;
+        let mut watch = Watch { watched: self, workspace, since, start, size, share, bound: None };
+        watch.bound_files();
+        watch.share.removes_only = watch.removes_only().await;
         watch
     }
 }
 
 impl Watch<'_> {
-    /// What the command may take. Where the disk is nearly full, those whose workspaces are beyond their limits remove files
-    /// only, and where it is fuller than that, everybody's do.
-    async fn share_of_the_disk(&self) -> DiskShare {
-        let left = self.start.iter().map(Disk::left).min().unwrap_or(u64::MAX);
-        let newest = self.size.as_ref().and_then(|(tally, limit)| Some((tally.newest()?, limit)));
-        let of_workspace = newest
-            .map_or(u64::MAX, |(newest, limit)| limit.bytes.saturating_sub(newest.size.bytes));
-        let file_bytes = self.share.file_bytes.min(left.min(of_workspace).max(SLACK.bytes));
-        let is_over = self.start.iter().any(Disk::is_over);
-        let removes_only =
-            is_over || (self.start.iter().any(Disk::is_low) && self.is_beyond().await);
-        DiskShare { file_bytes, removes_only }
+    /// Bounds each file by what is left of the disk and of the workspace.
+    fn bound_files(&mut self) {
+        let of_disk = self.start.iter().map(Disk::left).min().unwrap_or(u64::MAX);
+        let of_workspace = self.size.as_ref().map_or(u64::MAX, |(tally, limit)| {
+            let holds = tally.newest().map_or(0, |newest| newest.size.bytes);
+            limit.bytes.saturating_sub(holds)
+        });
+        let least = of_disk.min(of_workspace).max(SLACK.bytes);
+        if least < self.share.file_bytes {
+            self.share.file_bytes = least;
+            let is_of_disk = of_disk <= of_workspace;
+            let bound = if is_of_disk { Limit::FileOfDisk } else { Limit::FileOfWorkspace };
+            self.bound = Some(bound(least));
+        }
+    }
+
+    /// Whether the command may remove files only. Where the disk is nearly full, those whose workspaces are beyond their limits
+    /// do, and where it is fuller than that, everybody's.
+    async fn removes_only(&self) -> bool {
+        self.start.iter().any(Disk::is_over)
+            || (self.start.iter().any(Disk::is_low) && self.is_beyond().await)
     }
 
     /// Whether the workspace is larger than it may be. What was counted before may have been deleted since.
@@ -123,7 +142,8 @@ impl Watch<'_> {
     /// workspace, and this may be the one that deletes.
     fn count(&self, now: &[Disk], tally: &Arc<Tally>, limit: TreeSize) -> Option<Counted> {
         let used = now.first().map(Disk::used).unwrap_or_default();
-        tally.refresh(&self.workspace, used, limit, &self.watched.counts);
+        let is_soon = now.iter().any(Disk::is_low);
+        tally.refresh(&self.workspace, used, limit, is_soon, &self.watched.counts);
         tally.newest().filter(|newest| newest.at >= self.since)
     }
 
@@ -178,33 +198,19 @@ impl Watch<'_> {
         if matches!(outcome.end, End::Exited(0) | End::Cancelled) {
             return;
         }
+        if let Some(bound) = self.bound {
+            for limit in &mut outcome.limits {
+                if matches!(limit, Limit::File(_)) {
+                    *limit = bound;
+                }
+            }
+        }
         let now = self.watched.look(&self.workspace).await;
-        let disk = now.iter().find(|disk| disk.is_low()).or(now.first());
-        let is_file = |limit: &Limit| matches!(limit, Limit::File(_));
-        if self.share.removes_only {
-            outcome.limits.extend(disk.map(Disk::removes_only));
-        } else if self.share.file_bytes < DiskShare::default().file_bytes
-            && outcome.limits.iter().any(is_file)
-        {
-            // A file was as large as what is left of the disk or the workspace: that is what to tell.
-            outcome.limits.retain(|limit| !is_file(limit));
-            outcome.limits.extend(self.what_was_left(disk));
+        outcome.limits.extend(if self.share.removes_only {
+            now.iter().find(|disk| disk.is_low()).map(Disk::removes_only)
         } else {
-            outcome.limits.extend(now.iter().find_map(Disk::is_used_up));
-        }
-    }
-
-    fn what_was_left(&self, disk: Option<&Disk>) -> Option<Limit> {
-        let newest = self.size.as_ref().and_then(|(tally, limit)| Some((tally.newest()?, limit)));
-        let left = self.start.iter().map(Disk::left).min().unwrap_or(u64::MAX);
-        match newest {
-            Some((newest, limit)) if limit.bytes.saturating_sub(newest.size.bytes) < left => {
-                Some(Limit::Workspace { holds: newest.size.bytes, limit: limit.bytes })
-            }
-            _ => {
-                disk.map(|disk| Limit::Disk { free: disk.bytes.free, reserve: disk.bytes.reserve })
-            }
-        }
+            now.iter().find_map(Disk::is_used_up)
+        });
     }
 }
 
@@ -223,10 +229,6 @@ impl Sandbox for WatchedSandbox {
         self.inner.shows_outputs()
     }
 
-    fn holds_back_writes(&self) -> bool {
-        self.inner.holds_back_writes()
-    }
-
     async fn run(
         &self,
         mut command: Command,
@@ -235,7 +237,7 @@ impl Sandbox for WatchedSandbox {
         let watch = self.watch(&command).await;
         command.share = watch.share;
         let full = watch.start.iter().find_map(Disk::refusal);
-        if let Some(full) = full.filter(|_| !self.inner.holds_back_writes()) {
+        if let Some(full) = full.filter(|_| !self.holds_back_writes) {
             tracing::warn!(workspace = %watch.workspace.display(), "{full}");
             return Err(SandboxError::Refused(full));
         }

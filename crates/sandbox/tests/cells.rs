@@ -52,6 +52,26 @@ async fn a_deep_folder_in_the_scratch_of_tier_c_is_removed() {
     }
 }
 
+/// Finding security-3, low: a command of tier C kept its bounding set. Only CAP_SETPCAP empties it, which an ordinary user's
+/// service does not have.
+#[tokio::test]
+async fn a_command_has_no_rights_that_it_could_gain() {
+    let kept = if rustix::process::geteuid().is_root() { None } else { Some(Tier::C) };
+    for found in tiers(&[Tier::A, Tier::B, Tier::C], Limits::of_this_machine()).await {
+        let (_folder, place) = folder();
+        let command = script("grep -E 'Cap|NoNewPrivs' /proc/self/status", &place, "rights");
+        let command = Command { cell: Cell { shown: None, ..command.cell.clone() }, ..command };
+        let text = run(&found.sandbox, command).await.output.head;
+        let values = text.lines().filter_map(|line| line.split_once(":\t"));
+        let mut held = values.filter(|(name, value)| match *name {
+            "NoNewPrivs" => *value != "1",
+            "CapBnd" if kept == Some(found.tier) => false,
+            _ => value.trim_matches('0') != "",
+        });
+        assert_eq!((text.lines().count(), held.next()), (6, None), "{}: {text}", found.tier);
+    }
+}
+
 /// Finding security-3: with a folder of `PATH` below `/tmp`, which the new root covers, no cell could be made.
 #[tokio::test]
 async fn tools_below_tmp_are_shown_in_cells() {

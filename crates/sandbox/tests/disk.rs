@@ -25,6 +25,8 @@ const TIERS: [Tier; 4] = [Tier::A, Tier::B, Tier::C, Tier::None];
 enum Made {
     Memory,
     FewFiles,
+    /// One of 64 GiB, of which nobody takes much.
+    Large,
     Loop,
     /// The first one, with no control groups to be found.
     WithoutGroups,
@@ -35,6 +37,7 @@ impl Made {
     fn mount(self) -> &'static str {
         match self {
             Self::Memory => "mount -t tmpfs -o size=64m,mode=777 tmpfs /mnt",
+            Self::Large => "mount -t tmpfs -o size=64g,mode=777 tmpfs /mnt",
             Self::FewFiles => "mount -t tmpfs -o size=64m,nr_inodes=200,mode=777 tmpfs /mnt",
             Self::WithoutGroups => {
                 "mount -t tmpfs -o size=64m,mode=777 tmpfs /mnt && mount -t tmpfs tmpfs /sys/fs/cgroup"
@@ -86,7 +89,7 @@ fn run_with(
         let why = String::from_utf8_lossy(&ended.stderr);
         match made {
             Made::Loop => eprintln!("SKIPPED, {made:?} in tier {tier}: {text}{why}"),
-            Made::Memory | Made::FewFiles | Made::WithoutGroups => {
+            Made::Memory | Made::Large | Made::FewFiles | Made::WithoutGroups => {
                 world::skip(tier, &format!("{made:?}: {text}{why}"));
             }
         }
@@ -147,12 +150,12 @@ fn below_half_of_the_reserve_commands_only_read_and_remove() {
 
 #[test]
 fn without_walls_no_command_begins_below_half_of_it() {
-    for tier in [Tier::None] {
-        let limits = [("TESTBED_RESERVE_BYTES", 200 * MIB)];
-        let Some(lines) = run(Made::Memory, tier, &limits, &["echo ran"]) else { continue };
-        let told = "commands are not run: the disk of this machine is full (64 MiB are left, and none begins below \
+    let limits = [("TESTBED_RESERVE_BYTES", 200 * MIB)];
+    if let Some(lines) = run(Made::Memory, Tier::None, &limits, &["echo ran"]) {
+        // What is said to be free is rounded down, and a file is there.
+        let told = "commands are not run: the disk of this machine is full (63.9 MiB are left, and none begins below \
                     100 MiB); somebody has to free some space there, or to lower --disk-reserve";
-        assert_eq!(lines, [told], "{tier}");
+        assert_eq!(lines, [told]);
     }
 }
 
@@ -301,15 +304,22 @@ fn cells_have_a_limit_of_memory_together() {
     }
 }
 
+/// The last one is of finding security-3 H6: what was left bounded no file.
 #[test]
 fn a_file_beyond_the_largest_size_is_named() {
-    for tier in [Tier::A, Tier::B, Tier::C] {
+    let cases = [
+        (Made::Large, 1 << 40, "a file reached 4 GiB, the most that one may have\"]"),
+        (Made::Memory, 16 * MIB, "workspace full: a file reached 16 MiB, as much as it might "),
+        (Made::Memory, 1 << 40, "disk full: a file reached 57.5 MiB, as much as commands might "),
+    ];
+    for (tier, (made, most, told)) in
+        [Tier::A, Tier::B, Tier::C].into_iter().flat_map(|tier| cases.map(|case| (tier, case)))
+    {
         // Sparse: it takes no space.
         let script = "exec truncate -s 5G full";
-        let Some(lines) = run(Made::Memory, tier, &[], &[script]) else { continue };
+        let limits = [("TESTBED_WORKSPACE_BYTES", most)];
+        let Some(lines) = run(made, tier, &limits, &[script]) else { continue };
         let end = lines.last().expect("a result");
-        // Of this disk, that is less than the 4 GiB of a large one.
-        let expected = "Signaled(25) [\"disk full: ";
-        assert!(end.starts_with(expected), "{tier}: {lines:?}");
+        assert!(end.starts_with(&format!("Signaled(25) [\"{told}")), "{tier}: {lines:?}");
     }
 }
