@@ -251,6 +251,7 @@ impl CellSandbox {
             git_front: git_front.as_ref().map(|front| front.path().to_owned()),
             uids: self.options.uids,
             memory_bytes: self.options.limits.memory_bytes,
+            all_cells_bytes: self.options.limits.all_cells_bytes,
             processes: self.options.limits.processes,
             lock: command.lock.as_ref().map(|lock| lock.path.clone()),
             exit: self.reach(command) != Reach::None,
@@ -340,6 +341,7 @@ impl CellSandbox {
             args: command.args.clone(),
             env,
             directory,
+            share: command.share,
         })
     }
 
@@ -463,7 +465,7 @@ impl Sandbox for CellSandbox {
         let output = spool.finish().await;
         let (duration, network) = (begun.elapsed(), self.network(&command));
         let refused = refusals.since(known);
-        limits.extend(crate::limits::met_by(end));
+        limits.extend(crate::limits::met_by(end, command.share.file_bytes));
         Ok(Outcome { end, output, duration, leftovers, limits, network, refused, notes })
     }
 }

@@ -69,8 +69,25 @@ pub struct Command {
     pub cell: Cell,
     /// Files that it may read in [`OUTPUTS`]. Later commands of its cell see them too.
     pub outputs: Vec<OutputFile>,
+    /// How much of its disk it may take. A sandbox that watches disks sets it.
+    pub share: DiskShare,
     /// Paths below the workspace that it may not change: the repositories of a person's checkout. A sandbox fills them in.
     pub read_only: Vec<PathBuf>,
+}
+
+/// How much of its disk a command may take, by the kernel's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskShare {
+    /// The bytes of its largest file.
+    pub file_bytes: u64,
+    /// Whether it can read and remove files, and write none.
+    pub removes_only: bool,
+}
+
+impl Default for DiskShare {
+    fn default() -> Self {
+        Self { file_bytes: crate::limits::FILE_BYTES, removes_only: false }
+    }
 }
 
 /// The things that commands of one session share: `/tmp`, home, network and limits. A command without a workspace of its own has its
@@ -107,6 +124,7 @@ impl Command {
             lock: None,
             cell: Cell::default(),
             outputs: Vec::new(),
+            share: DiskShare::default(),
             read_only: Vec::new(),
         }
     }
@@ -142,8 +160,26 @@ pub enum Limit {
         /// Bytes that it may have.
         limit: u64,
     },
+    /// The workspace has more files than it may.
+    WorkspaceFiles {
+        /// Files and folders that it has.
+        holds: u64,
+        /// Files and folders that it may have.
+        limit: u64,
+    },
+    /// The disk is so full that commands of this workspace remove files only.
+    RemovesOnly {
+        /// Bytes that are left.
+        free: u64,
+        /// Bytes that commands are to leave.
+        reserve: u64,
+    },
     /// A file has grown to these bytes, the most that one may have.
     File(u64),
+    /// The same, when that was all that commands might take of the disk.
+    FileOfDisk(u64),
+    /// The same, when that was all that the workspace might take.
+    FileOfWorkspace(u64),
 }
 
 /// A number of bytes, as people write it.
@@ -200,9 +236,32 @@ impl fmt::Display for Limit {
                 Bytes(holds),
                 Bytes(limit)
             ),
+            Self::WorkspaceFiles { holds, limit } => write!(
+                f,
+                "workspace full: it holds {holds} files and folders, and its limit is {limit}; delete what is not \
+                 needed: commands run as long as they make no more"
+            ),
+            Self::RemovesOnly { free, reserve } => write!(
+                f,
+                "disk full: {} are left, and commands leave {} free; until then commands here can read and delete \
+                 files, and write none",
+                Bytes(free),
+                Bytes(reserve)
+            ),
             Self::File(bytes) => {
                 write!(f, "a file reached {}, the most that one may have", Bytes(bytes))
             }
+            Self::FileOfDisk(bytes) => write!(
+                f,
+                "disk full: a file reached {}, as much as commands might take of it when this one began",
+                Bytes(bytes)
+            ),
+            Self::FileOfWorkspace(bytes) => write!(
+                f,
+                "workspace full: a file reached {}, as much as it might still take when this command began; delete \
+                 what is not needed",
+                Bytes(bytes)
+            ),
         }
     }
 }

@@ -74,7 +74,11 @@ fn numbers(limit: Limit) -> (&'static str, u64, u64) {
         Limit::Disk { free, reserve } => ("disk", free, reserve),
         Limit::Files { free, reserve } => ("files", free, reserve),
         Limit::Workspace { holds, limit } => ("workspace", holds, limit),
+        Limit::WorkspaceFiles { holds, limit } => ("workspace-files", holds, limit),
+        Limit::RemovesOnly { free, reserve } => ("removes-only", free, reserve),
         Limit::File(bytes) => ("file", bytes, 0),
+        Limit::FileOfDisk(bytes) => ("file-of-disk", bytes, 0),
+        Limit::FileOfWorkspace(bytes) => ("file-of-workspace", bytes, 0),
     }
 }
 
@@ -86,7 +90,11 @@ fn limit(name: &str, first: u64, second: u64) -> Option<Limit> {
         "disk" => Limit::Disk { free: first, reserve: second },
         "files" => Limit::Files { free: first, reserve: second },
         "workspace" => Limit::Workspace { holds: first, limit: second },
+        "workspace-files" => Limit::WorkspaceFiles { holds: first, limit: second },
+        "removes-only" => Limit::RemovesOnly { free: first, reserve: second },
         "file" => Limit::File(first),
+        "file-of-disk" => Limit::FileOfDisk(first),
+        "file-of-workspace" => Limit::FileOfWorkspace(first),
         _ => return None,
     })
 }
@@ -112,6 +120,10 @@ mod tests {
             Report::Met(Limit::Files { free: 3, reserve: 4 }),
             Report::Met(Limit::Workspace { holds: 5, limit: 6 }),
             Report::Met(Limit::File(7)),
+            Report::Met(Limit::FileOfDisk(12)),
+            Report::Met(Limit::FileOfWorkspace(13)),
+            Report::Met(Limit::WorkspaceFiles { holds: 8, limit: 9 }),
+            Report::Met(Limit::RemovesOnly { free: 10, reserve: 11 }),
         ]);
         for report in reports {
             assert_eq!(Report::parse(&report.to_line()), Some(report));

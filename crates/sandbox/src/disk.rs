@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! free   ────────────── reserve ────────────── half of it ───────────── 0
-//!        commands run   one that takes more    none begins, all are
-//!                       is ended               ended
+//!        commands run   one that takes more    those that run are ended,
+//!                       is ended               those that begin remove files only
 //! ```
 
 use std::collections::BTreeSet;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::command::{Bytes, Limit};
+use crate::tally::TreeSize;
 
 /// Commands leave a tenth of a disk free, and at most this.
 const MOST_RESERVE: u64 = 5 << 30;
@@ -32,6 +33,9 @@ pub struct DiskLimits {
     pub reserve_bytes: Option<u64>,
     /// Bytes of one workspace; `None`: a quarter of its disk, and for a person's own checkout all of it.
     pub workspace_bytes: Option<u64>,
+    /// Files and folders of one workspace; `None`: a quarter of those that its disk can hold, and for a person's own checkout
+    /// all of them.
+    pub workspace_files: Option<u64>,
 }
 
 /// A disk at one moment.
@@ -57,7 +61,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Whether so little is left that no command may begin.
+    /// Whether so little is left that commands may remove files only.
     pub(crate) fn is_over(self) -> bool {
         self.free < self.reserve / 2
     }
@@ -94,6 +98,17 @@ impl DiskLimits {
         let usual = (!is_a_persons).then_some(disk.bytes.total / WORKSPACE_PART);
         self.workspace_bytes.or(usual)
     }
+
+    /// Returns how large a workspace on this disk may be, if it has a limit.
+    pub(crate) fn workspace(self, disk: &Disk, is_a_persons: bool) -> Option<TreeSize> {
+        let bytes = self.of_a_workspace(disk, is_a_persons);
+        // A file system without such a bound says 0.
+        let part = Some(disk.files.total / WORKSPACE_PART).filter(|part| *part > 0);
+        let files = self.workspace_files.or(part.filter(|_| !is_a_persons));
+        let limit = |it: Option<u64>| it.unwrap_or(u64::MAX);
+        (bytes.is_some() || files.is_some())
+            .then(|| TreeSize { bytes: limit(bytes), files: limit(files) })
+    }
 }
 
 impl Disk {
@@ -111,7 +126,27 @@ impl Disk {
         })
     }
 
-    /// The reason why no command may begin, if there is one.
+    /// Whether commands that begin may remove files only.
+    pub(crate) fn is_over(&self) -> bool {
+        self.rooms().into_iter().any(Room::is_over)
+    }
+
+    /// Whether commands may take little of it.
+    pub(crate) fn is_low(&self) -> bool {
+        self.rooms().into_iter().any(|room| room.free < room.reserve)
+    }
+
+    /// The bytes that a command which begins now may take of it.
+    pub(crate) fn left(&self) -> u64 {
+        self.bytes.free.saturating_sub(self.bytes.least())
+    }
+
+    /// The limit that a command has met which may remove files only, and was refused something.
+    pub(crate) fn removes_only(&self) -> Limit {
+        Limit::RemovesOnly { free: self.bytes.free, reserve: self.bytes.reserve }
+    }
+
+    /// The reason why no command may begin, if there is one: for sandboxes that hold back no writes.
     pub(crate) fn refusal(&self) -> Option<String> {
         let (Room { free, reserve, .. }, files) = (self.bytes, self.files);
         let left = if self.bytes.is_over() {
@@ -138,8 +173,9 @@ impl Disk {
         self.limit(|_, room| room.free < room.reserve / SMALL_PART)
     }
 
-    pub(crate) fn used_bytes(&self) -> u64 {
-        self.bytes.total.saturating_sub(self.bytes.free)
+    pub(crate) fn used(&self) -> TreeSize {
+        let [bytes, files] = self.rooms().map(|room| room.total.saturating_sub(room.free));
+        TreeSize { bytes, files }
     }
 
     /// How long a command that began at `start` can take nothing beyond its limit.
@@ -216,7 +252,7 @@ mod tests {
         assert_eq!(reserve, (total / 10).min(MOST_RESERVE));
         assert_eq!(limits.of_a_workspace(&found[0], false), Some(total / 4));
         assert_eq!(limits.of_a_workspace(&found[0], true), None);
-        let limits = DiskLimits { reserve_bytes: Some(7), workspace_bytes: Some(9) };
+        let limits = DiskLimits { reserve_bytes: Some(7), workspace_bytes: Some(9), ..limits };
         let disk = limits.disk(&here).expect("a disk");
         assert_eq!((disk.bytes.reserve, limits.of_a_workspace(&disk, true)), (7, Some(9)));
     }

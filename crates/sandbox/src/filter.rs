@@ -1,8 +1,9 @@
 //! The system calls that no command needs, refused by the kernel's packet filter (seccomp).
 //!
-//! Two programs: the first gives ENOSYS to what is not known and to calls whose flags are in memory, where no filter sees
+//! Three programs: the first gives ENOSYS to what is not known and to calls whose flags are in memory, where no filter sees
 //! them (programs fall back to older ones); the second gives EPERM to what changes the system, reaches other
-//! processes, or would leave a setuid file on the host's disk.
+//! processes, or would leave a setuid file on the host's disk; the third gives EOPNOTSUPP to what takes space of a disk without
+//! writing it, so fast that no watch sees it (programs fall back to writing).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,7 +41,9 @@ pub(crate) struct Filters(Vec<BpfProgram>);
 impl Filters {
     pub(crate) fn compile(sockets: Sockets) -> io::Result<Self> {
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-        let mut programs = vec![compile(forbidden()?, refused)?];
+        let unsupported = SeccompAction::Errno(libc::EOPNOTSUPP.unsigned_abs());
+        let mut programs =
+            vec![compile(forbidden()?, refused)?, compile(allocations()?, unsupported)?];
         let (rules, errno) = match sockets {
             Sockets::Usual => (unusual_sockets()?, libc::EAFNOSUPPORT),
             // The error that programs explain best: there is no network.
@@ -54,6 +57,15 @@ impl Filters {
         // Last, since it is the first to be asked.
         programs.push(unknown_calls());
         Ok(Self(programs))
+    }
+
+    /// The same without files that are memory, where memory is looked at and not limited: what is in them counts in no process
+    /// that does not map them. Programs take a file in `/dev/shm` or `/tmp` then.
+    pub(crate) fn without_memory_files(mut self) -> io::Result<Self> {
+        let rules = BTreeMap::from([(libc::SYS_memfd_create, Vec::new())]);
+        let unknown = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+        self.0.insert(0, compile(rules, unknown)?);
+        Ok(self)
     }
 
     /// Installs them in this process, for good. It must have no_new_privs.
@@ -208,6 +220,17 @@ fn forbidden() -> io::Result<Rules> {
         rules.insert(call, found);
     }
     Ok(rules)
+}
+
+/// What takes space of a disk without writing: the call, and the older requests that come to the same.
+fn allocations() -> io::Result<Rules> {
+    // FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE.
+    let requests = [0x4030_5828, 0x4030_582A, 0x4030_5839];
+    let requests = requests.map(|request| rule(vec![is(1, request)]));
+    Ok(BTreeMap::from([
+        (libc::SYS_fallocate, Vec::new()),
+        (libc::SYS_ioctl, requests.into_iter().collect::<io::Result<_>>()?),
+    ]))
 }
 
 fn unusual_sockets() -> io::Result<Rules> {

@@ -34,6 +34,8 @@ pub(crate) struct Ready {
     /// Who inits are in `users`.
     pub(crate) init: u32,
     pub(crate) rules: Option<OwnedFd>,
+    /// The same for commands that only remove files.
+    pub(crate) removal_rules: Option<OwnedFd>,
     pub(crate) filters: Filters,
     pub(crate) groups: Option<Groups>,
     pub(crate) processes: u32,
@@ -139,7 +141,8 @@ fn try_become(
     let _least_of_all = std::fs::write("/proc/self/oom_score_adj", "500");
     sys::be_nice(5);
     setsid().map_err(at("cannot make a session"))?;
-    limits::limit_process(ready.processes).map_err(at("cannot limit the command"))?;
+    limits::limit_process(ready.processes, request.share.file_bytes)
+        .map_err(at("cannot limit the command"))?;
     if ready.init != USER {
         sys::become_user(USER, USER, true).map_err(at("cannot become the command's user"))?;
     }
@@ -157,7 +160,8 @@ fn try_become(
     let output =
         rustix::io::fcntl_dupfd_cloexec(output, 10).map_err(at("cannot keep the output"))?;
     let failed = rustix::io::fcntl_dupfd_cloexec(failed, 10).map_err(at("cannot keep a pipe"))?;
-    if let Some(rules) = &ready.rules {
+    let rules = if request.share.removes_only { &ready.removal_rules } else { &ready.rules };
+    if let Some(rules) = rules {
         sys::restrict_self(rules.as_fd()).map_err(at("cannot apply landlock"))?;
     }
     for (fd, number) in [(nothing.as_fd(), 0), (output.as_fd(), 1), (output.as_fd(), 2)] {

@@ -80,7 +80,8 @@ pub(crate) fn main(request: &CellRequest, inherited: Inherited<'_>) -> ! {
 }
 
 fn of(request: &CellRequest) -> Limits {
-    Limits { memory_bytes: request.memory_bytes, processes: request.processes }
+    let (memory_bytes, processes) = (request.memory_bytes, request.processes);
+    Limits { memory_bytes, all_cells_bytes: request.all_cells_bytes, processes }
 }
 
 /// A cell that is ready for commands.
@@ -109,9 +110,13 @@ fn make(
     // Before the namespaces, in which the host's own are no longer to be seen.
     let name = limits::name_of(rustix::process::getpid());
     let groups = Groups::make(&name, of(request));
-    let (groups, unlimited) = match groups {
-        Ok(groups) => (Some(groups), String::new()),
-        Err(why) => (None, why),
+    let (groups, unlimited, filters) = match groups {
+        Ok(groups) => (Some(groups), String::new(), filters),
+        Err(why) => {
+            // No process that is looked at has them.
+            let filters = filters.without_memory_files().map_err(at("cannot make a filter"))?;
+            (None, why, filters)
+        }
     };
     let owner = fstat(workspace).map_err(at("cannot look at the workspace"))?;
     fchdir(workspace).map_err(at("cannot enter the workspace"))?;
@@ -120,6 +125,11 @@ fn make(
     }
     sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWNS)
         .map_err(at("cannot make namespaces"))?;
+    if groups.is_none() {
+        // Shared memory goes with its last process, so that all of it is some process's. Where the kernel keeps this setting
+        // for itself, what no process has is counted.
+        let _is_counted = std::fs::write("/proc/sys/kernel/shm_rmid_forced", "1");
+    }
     sys::loopback_up().map_err(at("cannot switch loopback on"))?;
     // Before any command, so that none can be in its place.
     let exit = request.exit.then(|| TcpListener::bind((Ipv4Addr::LOCALHOST, EXIT_PORT)));
@@ -152,21 +162,26 @@ fn make(
         certificates: &request.certificates,
         outputs: &request.outputs,
     })?;
-    let rules = rules(&request.shown).map_err(at("cannot make landlock's rules"))?;
+    let rules = |removes_only| {
+        rules(&request.shown, removes_only).map_err(at("cannot make landlock's rules"))
+    };
+    let (rules, removal_rules) = (rules(false)?, rules(true)?);
     let processes = request.processes;
-    let ready = Ready { users, init, rules, filters, groups, processes };
+    let ready = Ready { users, init, rules, removal_rules, filters, groups, processes };
     Ok(Made { ready, unlimited, exit })
 }
 
-/// Rules are of files, not of paths: they hold in each command's copy of the root.
-fn rules(shown: &Path) -> io::Result<Option<OwnedFd>> {
+/// Rules are of files, not of paths: they hold in each command's copy of the root. `removes_only`: commands write nothing on the
+/// host's disk.
+fn rules(shown: &Path, removes_only: bool) -> io::Result<Option<OwnedFd>> {
     let base = Path::new(root::BASE);
     let below = |path: &str| base.join(path.trim_start_matches('/'));
     let workspace = base.join(shown.strip_prefix("/").unwrap_or(shown));
-    let shared = SHARED.map(|name| (below(PERSONS_OWN).join(name), Grant::Data));
+    let on_disk = |grant: Grant| if removes_only { grant.without_writes() } else { grant };
+    let shared = SHARED.map(|name| (below(PERSONS_OWN).join(name), on_disk(Grant::Data)));
     let grants = [
         (base.to_path_buf(), Grant::Read),
-        (workspace, Grant::All),
+        (workspace, on_disk(Grant::All)),
         (below("tmp"), Grant::All),
         (below("home"), Grant::All),
         (below("dev/shm"), Grant::All),
@@ -188,6 +203,8 @@ struct Running {
     _alive: OwnedFd,
     deadline: Instant,
     killed_for: Option<End>,
+    /// The limit on memory for which it was killed.
+    memory_limit: Option<u64>,
     before: Counters,
 }
 
@@ -295,9 +312,16 @@ impl Keeper<'_> {
             return;
         }
         let inits: Vec<_> = self.commands.iter().map(|command| command.init).collect();
-        let pause = match memory::look(&inits, self.limits.memory_bytes) {
-            Look::Next(pause) => pause,
-            Look::Beyond(index) => {
+        let beside = memory::detached_bytes() + scratch_bytes();
+        let Limits { memory_bytes, all_cells_bytes, .. } = self.limits;
+        let mut look = (memory::look(&inits, beside, memory_bytes), memory_bytes);
+        if matches!(look.0, Look::Next(_)) && memory::is_largest_of_too_much(all_cells_bytes) {
+            look = (memory::look(&inits, beside, 0), all_cells_bytes);
+        }
+        let pause = match look {
+            (Look::Next(pause), _) => pause,
+            (Look::Beyond(index), limit) => {
+                self.commands[index].memory_limit = Some(limit);
                 self.commands[index].kill(End::OverLimit);
                 // A killed process has its memory for a moment longer.
                 Duration::from_millis(200)
@@ -363,6 +387,7 @@ impl Keeper<'_> {
                     _alive: ours_alive,
                     deadline: Instant::now() + request.timeout,
                     killed_for: None,
+                    memory_limit: None,
                     before,
                 })
             }
@@ -375,7 +400,8 @@ impl Keeper<'_> {
         let mut keep = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
         keep.extend([output.as_fd(), told.as_fd(), alive.as_fd(), self.ready.users.as_fd()]);
         keep.extend(self.ready.groups.iter().flat_map(Groups::descriptors));
-        keep.extend(self.ready.rules.iter().map(AsFd::as_fd));
+        let rules = [&self.ready.rules, &self.ready.removal_rules];
+        keep.extend(rules.into_iter().flatten().map(AsFd::as_fd));
         if sys::close_all_but(&keep).is_err() {
             sys::exit(1);
         }
@@ -392,7 +418,8 @@ impl Keeper<'_> {
         let after = self.ready.groups.as_ref().map(Groups::counters).unwrap_or_default();
         let is_over = command.killed_for == Some(End::OverLimit) && told.is_none();
         if is_over || after.killed > command.before.killed {
-            reports.push(Report::Met(Limit::Memory(self.limits.memory_bytes)));
+            let limit = command.memory_limit.unwrap_or(self.limits.memory_bytes);
+            reports.push(Report::Met(Limit::Memory(limit)));
         }
         if after.refused > command.before.refused {
             reports.push(Report::Met(Limit::Processes(self.limits.processes.into())));
@@ -426,14 +453,22 @@ impl Keeper<'_> {
 
     /// The bytes that the cell's own folders have, when one of them is full.
     fn full_scratch(&self) -> Option<u64> {
-        let folders = ["tmp", "home", "dev/shm"];
-        let seen: Vec<_> = folders
-            .iter()
-            .filter_map(|folder| rustix::fs::statvfs(Path::new(root::BASE).join(folder)).ok())
-            .collect();
+        let seen = scratch_folders();
         let is_full = seen.iter().any(|it| it.f_bavail == 0 || it.f_ffree == 0);
         is_full.then(|| seen.iter().map(|it| it.f_blocks * it.f_frsize).sum())
     }
+}
+
+/// The cell's own folders in memory.
+fn scratch_folders() -> Vec<rustix::fs::StatVfs> {
+    let folders = ["tmp", "home", "dev/shm"].into_iter();
+    let seen = folders.map(|folder| rustix::fs::statvfs(Path::new(root::BASE).join(folder)));
+    seen.filter_map(Result::ok).collect()
+}
+
+/// The bytes that are in them.
+fn scratch_bytes() -> u64 {
+    scratch_folders().iter().map(|it| (it.f_blocks - it.f_bfree) * it.f_frsize).sum()
 }
 
 /// Both ends, the reading one first; neither blocks a reader for ever.

@@ -80,6 +80,16 @@ pub(crate) fn tree(root: Pid) -> BTreeSet<i32> {
     found
 }
 
+/// The living children of `parent` that have the name of its child `of`.
+pub(crate) fn children_named_alike(parent: Pid, of: Pid) -> Vec<Pid> {
+    let name = |pid: Pid| fs::read(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok();
+    let Some(wanted) = name(of) else { return Vec::new() };
+    let parent = parent.as_raw_nonzero().get();
+    let children = all_processes()
+        .filter(|pid| stat(*pid).is_some_and(|it| it.parent == parent && !it.zombie));
+    children.filter_map(Pid::from_raw).filter(|pid| name(*pid).as_ref() == Some(&wanted)).collect()
+}
+
 /// Whether we have no other child than `pid`, by a file that costs less than a look at all processes.
 pub(crate) fn is_only_child(pid: Pid) -> bool {
     let own = rustix::process::getpid().as_raw_nonzero();

@@ -55,7 +55,8 @@ mod wire;
 pub use cell::{CellOptions, CellSandbox};
 pub use closed::close_to_other_processes;
 pub use command::{
-    Bytes, Cell, Command, End, Limit, Network, OUTPUTS, Outcome, OutputFile, Sandbox, SandboxError,
+    Bytes, Cell, Command, DiskShare, End, Limit, Network, OUTPUTS, Outcome, OutputFile, Sandbox,
+    SandboxError,
 };
 pub use disk::{Disk, DiskLimits, Room};
 pub use environment::Environment;

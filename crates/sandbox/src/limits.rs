@@ -9,7 +9,7 @@ use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 
 use crate::command::{End, Limit};
 
-/// The largest file that a command may write.
+/// The largest file that a command may write, where the disk has room for it.
 pub(crate) const FILE_BYTES: u64 = 4 << 30;
 
 /// The limits of a cell.
@@ -17,33 +17,36 @@ pub(crate) const FILE_BYTES: u64 = 4 << 30;
 pub struct Limits {
     /// Memory of all its processes and of its `/tmp`, `/home` and `/dev/shm` together.
     pub memory_bytes: u64,
+    /// Memory of all cells of one service together, where no control group limits each.
+    pub all_cells_bytes: u64,
     /// Processes and threads.
     pub processes: u32,
 }
 
 impl Limits {
-    /// Half of the machine's memory, at least 2 GiB, and 1,024 processes.
+    /// Half of the machine's memory, at least 2 GiB, and 1,024 processes; three quarters of the memory for all cells.
     #[must_use]
     pub fn of_this_machine() -> Self {
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let total = memory.lines().find_map(|line| {
             line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
         });
-        let half = total.unwrap_or_default() * 1024 / 2;
-        Self { memory_bytes: half.max(2 << 30), processes: 1024 }
+        let total = total.unwrap_or_default() * 1024;
+        let memory_bytes = (total / 2).max(2 << 30);
+        Self { memory_bytes, all_cells_bytes: (total / 4 * 3).max(memory_bytes), processes: 1024 }
     }
 }
 
 /// The limit on files, if a command ended as one does that meets it.
-pub(crate) fn met_by(end: End) -> Option<Limit> {
+pub(crate) fn met_by(end: End, file_bytes: u64) -> Option<Limit> {
     // A shell tells so that a program in it was ended by this signal.
     let is_it = matches!(end, End::Signaled(libc::SIGXFSZ))
         || matches!(end, End::Exited(code) if code == 128 + libc::SIGXFSZ);
-    is_it.then_some(Limit::File(FILE_BYTES))
+    is_it.then_some(Limit::File(file_bytes))
 }
 
 /// Limits that each process of a command has, whatever else there is.
-pub(crate) fn limit_process(processes: u32) -> io::Result<()> {
+pub(crate) fn limit_process(processes: u32, file_bytes: u64) -> io::Result<()> {
     let both = |value| Rlimit { current: Some(value), maximum: Some(value) };
     let lower = |resource, value: u64| {
         let hard = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
@@ -51,7 +54,7 @@ pub(crate) fn limit_process(processes: u32) -> io::Result<()> {
     };
     lower(Resource::Core, 0)?;
     lower(Resource::Nofile, 4096)?;
-    lower(Resource::Fsize, FILE_BYTES)?;
+    lower(Resource::Fsize, file_bytes)?;
     lower(Resource::Memlock, 8 << 20)?;
     lower(Resource::Msgqueue, 0)?;
     // It counts the processes of one user in one user namespace, which is the cell's.

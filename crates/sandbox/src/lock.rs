@@ -69,7 +69,9 @@ pub struct Held {
 #[derive(Debug)]
 pub(crate) struct HeldForTools {
     _lock: Held,
+    /// The supervisor's own, by which a new owner finds it whatever its commands do with theirs.
     _tools: File,
+    _inherited: File,
 }
 
 /// Why a Location cannot be taken over, or no longer be worked in.
@@ -159,13 +161,15 @@ pub fn hold(lock: &LocationLock) -> Result<Held, LockError> {
 }
 
 /// Takes the lock for a supervisor. All that it starts inherits, through `exec`, a read-only descriptor of the file that
-/// marks tools: the marks last until the last of them is gone.
+/// marks tools: the marks last until the last of them is gone. It is one of their own: whoever lets go of it takes nothing from
+/// the supervisor.
 pub(crate) fn hold_for_tools(lock: &LocationLock) -> Result<HeldForTools, LockError> {
     let held = hold(lock)?;
     let tools = hold_shared(lock, &lock.tools())?;
-    let inherited = fcntl_setfd(tools.as_fd(), FdFlags::empty());
-    inherited.map_err(|errno| LockError::Io { path: lock.tools(), source: errno.into() })?;
-    Ok(HeldForTools { _lock: held, _tools: tools })
+    let inherited = hold_shared(lock, &lock.tools())?;
+    fcntl_setfd(inherited.as_fd(), FdFlags::empty())
+        .map_err(|errno| LockError::Io { path: lock.tools(), source: errno.into() })?;
+    Ok(HeldForTools { _lock: held, _tools: tools, _inherited: inherited })
 }
 
 /// Opens a file for reading alone.

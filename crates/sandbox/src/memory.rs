@@ -11,7 +11,7 @@ use crate::disk::pause_for;
 use crate::kill;
 
 /// Kibibytes of the lines with these names in a file of `/proc`.
-fn kibibytes(text: &str, names: [&str; 2]) -> u64 {
+fn kibibytes(text: &str, names: [&str; 3]) -> u64 {
     let of = |line: &str| {
         let (name, value) = line.split_once(':')?;
         names.contains(&name).then(|| value.trim().strip_suffix(" kB")?.parse::<u64>().ok())?
@@ -19,22 +19,53 @@ fn kibibytes(text: &str, names: [&str; 2]) -> u64 {
     text.lines().filter_map(of).sum()
 }
 
-/// Bytes that a process has for itself. Pages that it shares with one that it was forked from count in both.
+/// Bytes that a process has in memory and are in no file. Pages that it shares count in each process that has them.
 fn own_bytes(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    kibibytes(&status, ["RssAnon", "VmSwap"]) * 1024
+    kibibytes(&status, ["RssAnon", "RssShmem", "VmSwap"]) * 1024
 }
 
 /// The same with its share of shared pages: exact, slower, and not told of every process.
 fn exact_bytes(pid: i32) -> u64 {
-    fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
-        .map_or_else(|_| own_bytes(pid), |text| kibibytes(&text, ["Pss_Anon", "SwapPss"]) * 1024)
+    fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).map_or_else(
+        |_| own_bytes(pid),
+        |text| kibibytes(&text, ["Pss_Anon", "Pss_Shmem", "SwapPss"]) * 1024,
+    )
 }
 
 /// Bytes that each of these processes has with all below it.
 fn of_trees(roots: &[Pid], of: impl Fn(i32) -> u64) -> Vec<u64> {
     let below = |root: &Pid| kill::tree(*root).into_iter().map(&of).sum();
     roots.iter().map(below).collect()
+}
+
+/// Bytes of the shared memory of this IPC namespace that no process has: those of the others count there.
+pub(crate) fn detached_bytes() -> u64 {
+    fs::read_to_string("/proc/sysvipc/shm").map_or(0, |text| detached(&text))
+}
+
+fn detached(text: &str) -> u64 {
+    let of = |line: &str| {
+        let fields: Vec<u64> = line.split_whitespace().map(|it| it.parse().unwrap_or(0)).collect();
+        // Processes that have it; bytes in memory and on swap.
+        let [has, resident, swapped] = [*fields.get(6)?, *fields.get(14)?, *fields.get(15)?];
+        (has == 0).then_some(resident + swapped)
+    };
+    text.lines().skip(1).filter_map(of).sum()
+}
+
+/// Whether the cells of this service have more than `most` together, and that of this process the most of them. A cell is a
+/// process beside this one that has its name.
+pub(crate) fn is_largest_of_too_much(most: u64) -> bool {
+    let own = rustix::process::getpid();
+    let Some(parent) = rustix::process::getppid() else { return false };
+    let cells = kill::children_named_alike(parent, own);
+    if cells.len() < 2 || of_trees(&cells, own_bytes).into_iter().sum::<u64>() <= most {
+        return false;
+    }
+    let exact = of_trees(&cells, exact_bytes);
+    let largest = (0..cells.len()).max_by_key(|index| exact[*index]);
+    exact.iter().sum::<u64>() > most && largest.is_some_and(|index| cells[index] == own)
 }
 
 /// A look at the memory of some commands.
@@ -46,12 +77,13 @@ pub(crate) enum Look {
     Beyond(usize),
 }
 
-/// Looks whether the trees below these processes have more than `limit` bytes together.
-pub(crate) fn look(roots: &[Pid], limit: u64) -> Look {
-    let mut bytes: u64 = of_trees(roots, own_bytes).into_iter().sum();
+/// Looks whether the trees below these processes have more than `limit` bytes together, with `beside` bytes that are none
+/// of theirs and in their cell.
+pub(crate) fn look(roots: &[Pid], beside: u64, limit: u64) -> Look {
+    let mut bytes: u64 = of_trees(roots, own_bytes).into_iter().sum::<u64>() + beside;
     if bytes > limit {
         let exact = of_trees(roots, exact_bytes);
-        bytes = exact.iter().sum();
+        bytes = exact.iter().sum::<u64>() + beside;
         let most = (0..roots.len()).max_by_key(|index| exact[*index]);
         if let Some(most) = most.filter(|_| bytes > limit) {
             return Look::Beyond(most);
@@ -66,9 +98,18 @@ mod tests {
 
     #[test]
     fn lines_of_proc_are_read_by_their_names() {
-        let text = "Name:\ta\nRssAnon:\t  12 kB\nRssAnonX:\t 5 kB\nVmSwap:\t 3 kB\n";
-        assert_eq!(kibibytes(text, ["RssAnon", "VmSwap"]), 15);
-        assert_eq!(kibibytes("RssAnon: many\n", ["RssAnon", "VmSwap"]), 0);
+        let text =
+            "Name:\ta\nRssAnon:\t  12 kB\nRssAnonX:\t 5 kB\nVmSwap:\t 3 kB\nRssShmem:\t 7 kB\n";
+        assert_eq!(kibibytes(text, ["RssAnon", "RssShmem", "VmSwap"]), 22);
+        assert_eq!(kibibytes("RssAnon: many\n", ["RssAnon", "RssShmem", "VmSwap"]), 0);
+    }
+
+    #[test]
+    fn shared_memory_counts_that_no_process_has() {
+        let text = "key shmid perms size cpid lpid nattch uid gid cuid cgid atime dtime ctime rss swap\n\
+                    0 1 1600 8192 7 7 0 0 0 0 0 1 1 1 8192 4096\n\
+                    0 2 1600 8192 7 7 1 0 0 0 0 1 1 1 8192 0\n";
+        assert_eq!(detached(text), 12_288);
     }
 
     #[test]
@@ -76,8 +117,9 @@ mod tests {
         let own = rustix::process::getpid();
         assert!(own_bytes(own.as_raw_nonzero().get()) > 0);
         assert!(exact_bytes(own.as_raw_nonzero().get()) > 0);
-        assert_eq!(look(&[own], 1), Look::Beyond(0));
-        assert!(matches!(look(&[own], 1 << 50), Look::Next(_)));
-        assert!(matches!(look(&[], 1), Look::Next(_)));
+        assert_eq!(look(&[own], 0, 1), Look::Beyond(0));
+        assert!(matches!(look(&[own], 0, 1 << 50), Look::Next(_)));
+        assert_eq!(look(&[own], 1 << 50, 1 << 49), Look::Beyond(0), "what no process has");
+        assert!(matches!(look(&[], 0, 1), Look::Next(_)));
     }
 }

@@ -130,11 +130,17 @@ impl ProcessSandbox {
                 first.display()
             )));
         }
-        paths.extend(walls::workspace_grants(workspace, &command.read_only).map_err(|error| {
-            SandboxError::NotMade(format!("its rights in {}: {error}", workspace.display()))
-        })?);
-        paths.push((Grant::All, scratch.path().to_path_buf()));
-        Ok(Some((Walls { newest: self.newest, limits: *limits, paths }, scratch)))
+        let mut grants =
+            walls::workspace_grants(workspace, &command.read_only).map_err(|error| {
+                SandboxError::NotMade(format!("its rights in {}: {error}", workspace.display()))
+            })?;
+        grants.push((Grant::All, scratch.path().to_path_buf()));
+        if command.share.removes_only {
+            grants.iter_mut().for_each(|(grant, _)| *grant = grant.without_writes());
+        }
+        paths.extend(grants);
+        let (newest, limits, file_bytes) = (self.newest, *limits, command.share.file_bytes);
+        Ok(Some((Walls { newest, limits, file_bytes, paths }, scratch)))
     }
 
     fn start(&self, command: &Command) -> Result<Started, SandboxError> {
@@ -250,7 +256,9 @@ impl Sandbox for ProcessSandbox {
         // Not in this thread: it takes as long as what the command left there is large.
         let _removed = tokio::task::spawn_blocking(move || drop(scratch)).await;
         let (duration, network) = (begun.elapsed(), self.network(&command));
-        limits.extend(self.walls.iter().filter_map(|_| crate::limits::met_by(end)));
+        limits.extend(
+            self.walls.iter().filter_map(|_| crate::limits::met_by(end, command.share.file_bytes)),
+        );
         let (refused, mut notes) = (Vec::new(), Vec::new());
         let is_denied = [&output.head, &output.tail].iter().any(|it| it.contains(DENIED));
         if keeps_git && is_denied && end != End::Exited(0) {

@@ -30,6 +30,9 @@ use crate::memory::{self, Look};
 use crate::sys;
 use crate::walls::{self, Grant};
 
+/// The name by which supervisors of one service know each other.
+const SUPERVISOR: &std::ffi::CStr = c"oc-supervisor";
+
 /// The walls of tier C.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Walls {
@@ -37,6 +40,8 @@ pub(crate) struct Walls {
     pub(crate) newest: i32,
     /// Its limits.
     pub(crate) limits: Limits,
+    /// The bytes of its largest file.
+    pub(crate) file_bytes: u64,
     /// The paths that the command may reach.
     pub(crate) paths: Vec<(Grant, PathBuf)>,
 }
@@ -60,10 +65,11 @@ impl Job {
             None => args.push("-".into()),
         }
         match &self.walls {
-            Some(Walls { newest, limits, paths }) => {
+            Some(Walls { newest, limits, file_bytes, paths }) => {
                 args.extend([paths.len().to_string().into(), newest.to_string().into()]);
-                let Limits { memory_bytes, processes } = limits;
-                args.extend([memory_bytes.to_string().into(), processes.to_string().into()]);
+                let Limits { memory_bytes, all_cells_bytes, processes } = limits;
+                let numbers = [*memory_bytes, *all_cells_bytes, u64::from(*processes), *file_bytes];
+                args.extend(numbers.map(|number| number.to_string().into()));
                 for (grant, path) in paths {
                     args.extend([grant.letter().into(), path.clone().into()]);
                 }
@@ -92,10 +98,13 @@ impl Job {
             let count: usize = count.to_str()?.parse().ok()?;
             let newest = args.next()?.to_str()?.parse().ok()?;
             let memory_bytes = args.next()?.to_str()?.parse().ok()?;
+            let all_cells_bytes = args.next()?.to_str()?.parse().ok()?;
             let processes = args.next()?.to_str()?.parse().ok()?;
-            let limits = Limits { memory_bytes, processes };
+            let limits = Limits { memory_bytes, all_cells_bytes, processes };
+            let file_bytes = args.next()?.to_str()?.parse().ok()?;
             let wall = |_| Some((Grant::of(&args.next()?)?, PathBuf::from(args.next()?)));
-            Some(Walls { newest, limits, paths: (0..count).map(wall).collect::<Option<Vec<_>>>()? })
+            let paths = (0..count).map(wall).collect::<Option<Vec<_>>>()?;
+            Some(Walls { newest, limits, file_bytes, paths })
         };
         Some(Self { timeout, lock, walls, program: args.next()?.into(), args: args.collect() })
     }
@@ -122,9 +131,9 @@ async fn supervise(job: &Job) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let mut worker = UnixStream::from_std(socket)?;
     let report = match run(job, &mut worker).await {
-        Ok((end, leftovers)) => {
-            if let (End::OverLimit, Some(walls)) = (end, &job.walls) {
-                let met = Report::Met(Limit::Memory(walls.limits.memory_bytes));
+        Ok((end, leftovers, memory_limit)) => {
+            if let Some(limit) = memory_limit {
+                let met = Report::Met(Limit::Memory(limit));
                 worker.write_all(met.to_line().as_bytes()).await?;
             }
             Report::Ended { end, leftovers }
@@ -146,8 +155,10 @@ impl Refusal {
     }
 }
 
-/// Starts the command, waits for the first reason to end it, and leaves no process of it behind.
-async fn run(job: &Job, worker: &mut UnixStream) -> Result<(End, u32), Refusal> {
+/// Starts the command, waits for the first reason to end it, and leaves no process of it behind. Returns its end, how many
+/// processes it left, and the limit on memory for which it was ended.
+async fn run(job: &Job, worker: &mut UnixStream) -> Result<(End, u32, Option<u64>), Refusal> {
+    let _only_a_name = rustix::thread::set_name(SUPERVISOR);
     // A session of our own: Ctrl-C at the worker's terminal is the worker's affair.
     setsid().map_err(|errno| Refusal::because("cannot make a session", errno))?;
     // Whatever the command's processes do, they end up as children of ours, where they can be found.
@@ -168,13 +179,17 @@ async fn run(job: &Job, worker: &mut UnixStream) -> Result<(End, u32), Refusal> 
     let main = spawn(job)?;
     // A worker that is gone already is noticed below.
     let _worker_gone = worker.write_all(report_started(main).as_bytes()).await;
+    let mut memory_limit = None;
     let killed_for = tokio::select! {
         biased;
         () = end_of_command(main, &mut child_changed) => None,
         () = end_of(worker) => Some(End::Cancelled),
         _ = asked_to_end.recv() => Some(End::Cancelled),
         () = tokio::time::sleep(job.timeout) => Some(End::TimedOut),
-        () = too_much_memory(job) => Some(End::OverLimit),
+        limit = too_much_memory(job) => {
+            memory_limit = Some(limit);
+            Some(End::OverLimit)
+        }
     };
     let (status, leftovers) = kill_all(main).await;
     let own_end = match status.map(|status| (status.exit_status(), status.terminating_signal())) {
@@ -184,15 +199,20 @@ async fn run(job: &Job, worker: &mut UnixStream) -> Result<(End, u32), Refusal> 
             return Err(Refusal::Other("the command's end could not be seen".to_owned()));
         }
     };
-    Ok((killed_for.unwrap_or(own_end), leftovers))
+    Ok((killed_for.unwrap_or(own_end), leftovers, memory_limit))
 }
 
-/// Returns when the command has more memory than it may.
-async fn too_much_memory(job: &Job) {
+/// Returns the limit on memory that the command is beyond, when it is.
+async fn too_much_memory(job: &Job) -> u64 {
     let Some(walls) = &job.walls else { return std::future::pending().await };
-    while let Look::Next(pause) = memory::look(&[getpid()], walls.limits.memory_bytes) {
+    let Limits { memory_bytes, all_cells_bytes, .. } = walls.limits;
+    while let Look::Next(pause) = memory::look(&[getpid()], 0, memory_bytes) {
+        if memory::is_largest_of_too_much(all_cells_bytes) {
+            return all_cells_bytes;
+        }
         tokio::time::sleep(pause).await;
     }
+    memory_bytes
 }
 
 fn report_started(main: Pid) -> String {
@@ -219,13 +239,13 @@ fn confine(command: &mut Command, walls: &Walls) -> io::Result<()> {
     let grants = walls.paths.iter().map(|(grant, path)| (path.as_path(), *grant));
     let rules = walls::rules(grants, false, walls.newest).map_err(io::Error::other)?;
     let rules = rules.ok_or_else(|| io::Error::other("this kernel has no landlock"))?;
-    let filters = Filters::compile(Sockets::PairsOnly)?;
-    let processes = walls.limits.processes;
+    let filters = Filters::compile(Sockets::PairsOnly)?.without_memory_files()?;
+    let (processes, file_bytes) = (walls.limits.processes, walls.file_bytes);
     let behind_walls = move || {
         let _least_of_all = std::fs::write("/proc/self/oom_score_adj", "500");
         sys::be_nice(5);
         // Of all processes of this user, the service's too.
-        limits::limit_process(processes.saturating_mul(8))?;
+        limits::limit_process(processes.saturating_mul(8), file_bytes)?;
         sys::drop_capabilities()?;
         rustix::thread::set_no_new_privs(true)?;
         sys::restrict_self(rules.as_fd())?;
@@ -296,8 +316,8 @@ mod tests {
         let lock = LocationLock { path: "/tmp/a b".into(), token: 1 << 41 };
         for lock in [None, Some(lock)] {
             let paths = lock.iter().map(|lock| (Grant::All, lock.path.clone())).collect();
-            let limits = Limits { memory_bytes: 1 << 40, processes: 7 };
-            let walls = lock.is_some().then_some(Walls { newest: 3, limits, paths });
+            let limits = Limits { memory_bytes: 1 << 40, all_cells_bytes: 1 << 41, processes: 7 };
+            let walls = lock.is_some().then_some(Walls { newest: 3, limits, file_bytes: 9, paths });
             let job = Job {
                 timeout: Duration::from_secs(3),
                 lock,

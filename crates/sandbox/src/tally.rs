@@ -3,20 +3,22 @@
 //! Its content is hostile: nothing is opened but folders, by the kernel beneath the root and through no link.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, statat,
+};
+use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
-/// The most folders that wait to be looked at, and the most files of several names that are remembered. Beyond them a count
-/// is less exact.
+/// The most files of several names that are remembered. Beyond them a count is less exact.
 const MOST: usize = 256 * 1024;
+/// The levels whose folders stay open. Deeper ones are closed, and found again by their `..`.
+const OPEN: usize = 32;
 /// The unit of `st_blocks`.
 const BLOCK: u64 = 512;
 /// The time between two counts, and its part of the time that counts take.
@@ -26,37 +28,94 @@ const PART: u32 = 20;
 const BETWEEN_SOON: Duration = Duration::from_millis(100);
 const PART_SOON: u32 = 2;
 
-/// Bytes below `root`, as the disk counts them. Folders that this process cannot read are left out.
-pub(crate) fn count(root: &Path) -> io::Result<u64> {
+/// What a tree holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TreeSize {
+    /// Bytes, as the disk counts them.
+    pub(crate) bytes: u64,
+    /// Files, folders and links.
+    pub(crate) files: u64,
+}
+
+/// A folder whose entries are counted.
+struct Level {
+    /// `None` while a deeper folder is counted.
+    folder: Option<Dir>,
+    id: (u64, u64),
+    /// The position behind the last entry that was read.
+    at: i64,
+}
+
+impl Level {
+    fn of(folder: OwnedFd) -> Result<Self, Errno> {
+        let stat = fstat(&folder)?;
+        Ok(Self { folder: Some(Dir::new(folder)?), id: (stat.st_dev, stat.st_ino), at: 0 })
+    }
+
+    /// Opens the folder again, from one that was in it. A command may have moved that one elsewhere meanwhile.
+    fn open_again(&mut self, below: &Dir) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut again = Self::of(openat(below.fd()?, "..", flags, Mode::empty())?)?;
+        if again.id != self.id {
+            return Err(Errno::NOENT);
+        }
+        if let Some(folder) = &mut again.folder {
+            folder.seek(self.at)?;
+        }
+        self.folder = again.folder;
+        Ok(())
+    }
+}
+
+/// Counts what is below `root`, however deep. Folders that this process cannot read are left out.
+pub(crate) fn count(root: &Path) -> io::Result<TreeSize> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let top = openat2(CWD, root, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let (mut bytes, mut seen) = (0_u64, BTreeSet::new());
-    let mut open = vec![PathBuf::from(".")];
-    while let Some(folder) = open.pop() {
-        let opened = openat2(&top, &folder, flags | OFlags::NOFOLLOW, Mode::empty(), resolve);
-        // Removed meanwhile, deeper than a path may be long, or closed to us.
-        let Ok(entries) = opened.and_then(|fd| Dir::read_from(&fd).map(|all| (fd, all))) else {
+    let (mut size, mut seen) = (TreeSize::default(), BTreeSet::new());
+    let mut levels = vec![Level::of(top)?];
+    let device = levels[0].id.0;
+    while let Some(level) = levels.last_mut() {
+        // Moved meanwhile: the count goes on in the next folder that is open.
+        let Some(folder) = level.folder.as_mut() else {
+            levels.pop();
             continue;
         };
-        let (fd, entries) = entries;
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
+        let Some(Ok(entry)) = folder.read() else {
+            let ended = levels.pop().and_then(|level| level.folder);
+            if let Some((above, ended)) = levels.last_mut().zip(ended)
+                && above.folder.is_none()
+            {
+                let _moved = above.open_again(&ended);
             }
-            let Ok(stat) = statat(fd.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            let is_folder = FileType::from_raw_mode(stat.st_mode).is_dir();
-            if !is_folder && stat.st_nlink > 1 && seen.len() < MOST && !seen.insert(stat.st_ino) {
-                continue;
-            }
-            bytes = bytes.saturating_add(stat.st_blocks.unsigned_abs().saturating_mul(BLOCK));
-            if is_folder && open.len() < MOST {
-                open.push(folder.join(OsStr::from_bytes(name.to_bytes())));
-            }
+            continue;
+        };
+        level.at = entry.offset();
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
         }
+        let Ok(parent) = folder.fd() else { continue };
+        let Ok(stat) = statat(parent.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let is_folder = FileType::from_raw_mode(stat.st_mode).is_dir();
+        if !is_folder && stat.st_nlink > 1 && seen.len() < MOST && !seen.insert(stat.st_ino) {
+            continue;
+        }
+        size.files += 1;
+        size.bytes = size.bytes.saturating_add(stat.st_blocks.unsigned_abs().saturating_mul(BLOCK));
+        if !is_folder || stat.st_dev != device {
+            continue;
+        }
+        // Removed meanwhile, or closed to us.
+        let opened = openat(parent.as_fd(), name, flags | OFlags::NOFOLLOW, Mode::empty());
+        let Ok(below) = opened.and_then(Level::of) else { continue };
+        if levels.len() > OPEN
+            && let Some(level) = levels.last_mut()
+        {
+            level.folder = None;
+        }
+        levels.push(below);
     }
-    Ok(bytes)
+    Ok(size)
 }
 
 /// The size of one workspace, as it was counted last.
@@ -72,20 +131,23 @@ struct Size {
 /// One count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
-    pub(crate) bytes: u64,
+    pub(crate) size: TreeSize,
     /// When it began.
     pub(crate) at: Instant,
     took: Duration,
-    /// Bytes of the whole disk that were in use.
-    used: u64,
+    /// What of the whole disk was in use.
+    used: TreeSize,
 }
 
 impl Counted {
-    /// Whether it is time for another one, of which `limit` says how large the workspace may be.
-    fn is_old(&self, used: u64, limit: u64) -> bool {
-        let may_be_beyond = self.bytes.saturating_add(used.saturating_sub(self.used)) > limit;
+    /// Whether it is time for another one, of which `limit` says how large the workspace may be. `is_soon`: the disk is short, and
+    /// who has taken it is to be known.
+    fn is_old(&self, used: TreeSize, limit: TreeSize, is_soon: bool) -> bool {
+        let most = |has: u64, now: u64, then: u64| has.saturating_add(now.saturating_sub(then));
+        let may_be_beyond = most(self.size.bytes, used.bytes, self.used.bytes) > limit.bytes
+            || most(self.size.files, used.files, self.used.files) > limit.files;
         let (between, part) =
-            if may_be_beyond { (BETWEEN_SOON, PART_SOON) } else { (BETWEEN, PART) };
+            if is_soon || may_be_beyond { (BETWEEN_SOON, PART_SOON) } else { (BETWEEN, PART) };
         self.at.elapsed() >= between.max(self.took * part)
     }
 }
@@ -103,12 +165,13 @@ impl Tally {
     pub(crate) fn refresh(
         self: &Arc<Self>,
         root: &Path,
-        used: u64,
-        limit: u64,
+        used: TreeSize,
+        limit: TreeSize,
+        is_soon: bool,
         turns: &Arc<Semaphore>,
     ) {
         let mut size = self.size();
-        if size.counting || size.newest.is_some_and(|newest| !newest.is_old(used, limit)) {
+        if size.counting || size.newest.is_some_and(|newest| !newest.is_old(used, limit, is_soon)) {
             return;
         }
         let Ok(turn) = turns.clone().try_acquire_owned() else { return };
@@ -121,7 +184,9 @@ impl Tally {
             let mut size = tally.size();
             size.counting = false;
             match counted {
-                Ok(bytes) => size.newest = Some(Counted { bytes, at, took: at.elapsed(), used }),
+                Ok(counted) => {
+                    size.newest = Some(Counted { size: counted, at, took: at.elapsed(), used })
+                }
                 // Its commands say so themselves.
                 Err(error) => tracing::debug!(%error, "a workspace cannot be counted"),
             }
@@ -154,33 +219,55 @@ mod tests {
         File::create(root.join("sparse")).unwrap().set_len(1 << 40).unwrap();
         symlink(&outside, root.join("a/link")).unwrap();
         symlink("a", root.join("loop")).unwrap();
-        let bytes = count(&root).unwrap();
+        let TreeSize { bytes, files } = count(&root).unwrap();
         assert!((2 * MIB..3 * MIB).contains(&bytes), "{bytes}");
+        // a, a/b, a/b/file, other (also a/again), sparse, a/link and loop.
+        assert_eq!(files, 7);
         assert!(count(&folder.path().join("nowhere")).is_err());
     }
 
+    /// A brother of finding security-3 C2: what was deeper than a path may be long was not counted.
     #[test]
-    fn a_tree_deeper_than_any_path_is_counted_as_far_as_it_goes() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("file"), vec![1; 8192]).unwrap();
-        let mut at = rustix::fs::open(folder.path(), OFlags::RDONLY, Mode::empty()).unwrap();
+    fn a_tree_deeper_than_any_path_is_counted_to_its_end() {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let mut at = rustix::fs::open(folder.path(), flags, Mode::empty()).unwrap();
         let name = "d".repeat(200);
-        for _ in 0..40 {
-            rustix::fs::mkdirat(&at, name.as_str(), Mode::RWXU).unwrap();
-            at = rustix::fs::openat(&at, name.as_str(), OFlags::RDONLY, Mode::empty()).unwrap();
+        for _ in 0..300 {
+            for name in [name.as_str(), "other"] {
+                rustix::fs::mkdirat(&at, name, Mode::RWXU).unwrap();
+            }
+            at = openat(&at, name.as_str(), flags, Mode::empty()).unwrap();
         }
-        assert!(count(folder.path()).unwrap() >= 8192);
+        let make = OFlags::CREATE | OFlags::WRONLY;
+        let file = openat(&at, "file", make, Mode::RWXU).unwrap();
+        rustix::io::write(&file, &vec![1; 1 << 20]).unwrap();
+        let size = count(folder.path()).unwrap();
+        assert!(size.bytes >= 1 << 20 && size.files == 601, "{size:?}");
+        crate::removal::empty_folder(folder.path()).unwrap();
     }
 
     #[test]
     fn counts_are_rare_until_a_limit_may_be_passed() {
         let ago = |ms| Instant::now().checked_sub(Duration::from_millis(ms)).unwrap();
-        let counted =
-            |ms| Counted { bytes: 100, at: ago(ms), took: Duration::from_millis(1), used: 500 };
-        assert!(!counted(1_000).is_old(550, 200));
-        assert!(counted(1_000).is_old(601, 200), "the disk has grown by what was left");
-        assert!(counted(2_500).is_old(500, 200));
+        let sized = |bytes, files| TreeSize { bytes, files };
+        let limit = TreeSize { bytes: 200, files: 20 };
+        let counted = |ms| Counted {
+            size: sized(100, 10),
+            at: ago(ms),
+            took: Duration::from_millis(1),
+            used: sized(500, 50),
+        };
+        assert!(!counted(1_000).is_old(sized(550, 55), limit, false));
+        assert!(counted(1_000).is_old(sized(550, 55), limit, true), "the disk is short");
+        assert!(
+            counted(1_000).is_old(sized(601, 50), limit, false),
+            "the disk has grown by what was left"
+        );
+        assert!(counted(1_000).is_old(sized(500, 61), limit, false), "the same, of files");
+        assert!(counted(2_500).is_old(sized(500, 50), limit, false));
         let slow = Counted { took: Duration::from_secs(1), ..counted(2_500) };
-        assert!(!slow.is_old(500, 200) && slow.is_old(601, 200));
+        assert!(!slow.is_old(sized(500, 50), limit, false));
+        assert!(slow.is_old(sized(601, 50), limit, false));
     }
 }

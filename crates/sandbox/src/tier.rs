@@ -102,16 +102,21 @@ pub async fn find_tier(options: &TierOptions) -> FoundTier {
         let keeps = found.tier > Tier::C || !options.open_git;
         found.sandbox = Arc::new(CheckoutSandbox::new(found.sandbox, keeps));
     }
-    found.sandbox = Arc::new(WatchedSandbox::new(found.sandbox, options.disk, own));
-    found.weaker.extend(short_of_disk(options));
+    let walled = found.tier > Tier::None && walls::landlock_abi() > 0;
+    found.sandbox = Arc::new(WatchedSandbox::new(found.sandbox, options.disk, walled, own));
+    found.weaker.extend(short_of_disk(options, walled));
     found
 }
 
-/// A disk on which commands may take little more, or nothing.
-fn short_of_disk(options: &TierOptions) -> Option<String> {
+/// A disk on which commands may take little more, or nothing. `walled`: they can be held back from that.
+fn short_of_disk(options: &TierOptions, walled: bool) -> Option<String> {
     let path = &options.probe_directory;
     let room = options.disk.disk(path)?.bytes;
-    let then = if room.is_over() { "they are refused" } else { "they may take little" };
+    let then = match (room.is_over(), walled) {
+        (false, _) => "they may take little",
+        (true, true) => "they read and delete files only",
+        (true, false) => "they are refused",
+    };
     (room.free < room.reserve).then(|| {
         format!(
             "{} has {} left, of which commands leave {}: {then} (free some, or lower --disk-reserve)",

@@ -94,6 +94,8 @@ pub(crate) enum Grant {
     Read,
     /// Write to files that are there, such as devices.
     Use,
+    /// Read, run and remove.
+    Remove,
     /// Everything.
     All,
     /// Everything but to make links, pipes, sockets and devices.
@@ -101,8 +103,21 @@ pub(crate) enum Grant {
 }
 
 impl Grant {
-    const ALL: [(Self, &str); 4] =
-        [(Self::Read, "r"), (Self::Use, "u"), (Self::All, "a"), (Self::Data, "d")];
+    const ALL: [(Self, &str); 5] = [
+        (Self::Read, "r"),
+        (Self::Use, "u"),
+        (Self::Remove, "x"),
+        (Self::All, "a"),
+        (Self::Data, "d"),
+    ];
+
+    /// Returns the grant that is left where commands may read and remove, and write nothing.
+    pub(crate) fn without_writes(self) -> Self {
+        match self {
+            Self::Read | Self::Use | Self::Remove => self,
+            Self::All | Self::Data => Self::Remove,
+        }
+    }
 
     /// Its letter on a command line.
     pub(crate) fn letter(self) -> &'static str {
@@ -119,6 +134,10 @@ impl Grant {
             Self::Read => AccessFs::from_read(abi),
             Self::Use => {
                 AccessFs::from_read(abi) | (all & (AccessFs::WriteFile | AccessFs::IoctlDev))
+            }
+            Self::Remove => {
+                let removals = AccessFs::RemoveFile | AccessFs::RemoveDir | AccessFs::Truncate;
+                AccessFs::from_read(abi) | (all & removals)
             }
             Self::All => all,
             Self::Data => {
@@ -174,7 +193,7 @@ pub(crate) fn workspace_grants(
 fn open(path: &Path, grant: Grant) -> Option<(OwnedFd, FileType)> {
     let resolve = match grant {
         Grant::Read | Grant::Use => ResolveFlags::empty(),
-        Grant::All | Grant::Data => ResolveFlags::NO_SYMLINKS,
+        Grant::Remove | Grant::All | Grant::Data => ResolveFlags::NO_SYMLINKS,
     };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let fd = openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;

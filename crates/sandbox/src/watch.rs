@@ -12,21 +12,29 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{Command, End, Limit, Outcome, Sandbox, SandboxError};
+use crate::command::{Command, DiskShare, End, Limit, Outcome, Sandbox, SandboxError};
 use crate::disk::{Disk, DiskLimits, disks, pause_for};
-use crate::tally::Tally;
+use crate::tally::{Counted, Tally, TreeSize};
 
 /// Workspaces that are counted at once.
 const COUNTS: usize = 2;
 /// Workspaces whose size is remembered.
 const KNOWN: usize = 1024;
 /// A workspace beyond its limit may grow by this in one command: a command that deletes files also writes some.
-const SLACK: u64 = 1 << 20;
+const SLACK: TreeSize = TreeSize { bytes: 1 << 20, files: 1_000 };
+/// Near the reserve, a command is ended whose workspace has grown by more than this since it began.
+const NOTICED: TreeSize = TreeSize { bytes: 1 << 20, files: 50 };
+/// How long a command waits, on a disk that is nearly full, for a count of its workspace.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The time between two looks at a count that is awaited.
+const TICK: Duration = Duration::from_millis(20);
 
 /// Runs commands in another sandbox, and looks at their disks meanwhile.
 pub(crate) struct WatchedSandbox {
     inner: Arc<dyn Sandbox>,
     limits: DiskLimits,
+    /// Whether [`DiskShare::removes_only`] holds in it, by a wall of the kernel.
+    holds_back_writes: bool,
     /// A folder of the service, whose disk is looked at too.
     own: PathBuf,
     sizes: Mutex<HashMap<PathBuf, Arc<Tally>>>,
@@ -41,13 +49,22 @@ struct Watch<'w> {
     /// The disks when it began, that of the workspace first.
     start: Vec<Disk>,
     /// The size of its workspace and the limit of that, if it has one.
-    size: Option<(Arc<Tally>, u64)>,
+    size: Option<(Arc<Tally>, TreeSize)>,
+    /// What it may take, by the kernel's word.
+    share: DiskShare,
+    /// The limit that a file meets which is as large as that, where it is not the largest one of all.
+    bound: Option<Limit>,
 }
 
 impl WatchedSandbox {
-    pub(crate) fn new(inner: Arc<dyn Sandbox>, limits: DiskLimits, own: PathBuf) -> Self {
+    pub(crate) fn new(
+        inner: Arc<dyn Sandbox>,
+        limits: DiskLimits,
+        holds_back_writes: bool,
+        own: PathBuf,
+    ) -> Self {
         let counts = Arc::new(Semaphore::new(COUNTS));
-        Self { inner, limits, own, sizes: Mutex::default(), counts }
+        Self { inner, limits, holds_back_writes, own, sizes: Mutex::default(), counts }
     }
 
     /// Looks at the disks of a workspace and of the service.
@@ -70,36 +87,92 @@ impl WatchedSandbox {
         let workspace = command.cell.workspace.as_ref().unwrap_or(&command.directory).clone();
         let start = self.look(&workspace).await;
         let limit =
-            start.first().and_then(|disk| self.limits.of_a_workspace(disk, command.cell.protect));
+            start.first().and_then(|disk| self.limits.workspace(disk, command.cell.protect));
         let size = limit.map(|limit| (self.tally(&workspace), limit));
-        Watch { watched: self, workspace, since: Instant::now(), start, size }
+        let (since, share) = (Instant::now(), command.share);
+        let mut watch = Watch { watched: self, workspace, since, start, size, share, bound: None };
+        watch.bound_files();
+        watch.share.removes_only = watch.removes_only().await;
+        watch
     }
 }
 
 impl Watch<'_> {
+    /// Bounds each file by what is left of the disk and of the workspace.
+    fn bound_files(&mut self) {
+        let of_disk = self.start.iter().map(Disk::left).min().unwrap_or(u64::MAX);
+        let of_workspace = self.size.as_ref().map_or(u64::MAX, |(tally, limit)| {
+            let holds = tally.newest().map_or(0, |newest| newest.size.bytes);
+            limit.bytes.saturating_sub(holds)
+        });
+        let least = of_disk.min(of_workspace).max(SLACK.bytes);
+        if least < self.share.file_bytes {
+            self.share.file_bytes = least;
+            let is_of_disk = of_disk <= of_workspace;
+            let bound = if is_of_disk { Limit::FileOfDisk } else { Limit::FileOfWorkspace };
+            self.bound = Some(bound(least));
+        }
+    }
+
+    /// Whether the command may remove files only. Where the disk is nearly full, those whose workspaces are beyond their limits
+    /// do, and where it is fuller than that, everybody's.
+    async fn removes_only(&self) -> bool {
+        self.start.iter().any(Disk::is_over)
+            || (self.start.iter().any(Disk::is_low) && self.is_beyond().await)
+    }
+
+    /// Whether the workspace is larger than it may be. What was counted before may have been deleted since.
+    async fn is_beyond(&self) -> bool {
+        let Some((tally, limit)) = &self.size else { return false };
+        let is_beyond = |it: Counted| it.size.bytes > limit.bytes || it.size.files > limit.files;
+        if !tally.newest().is_some_and(is_beyond) {
+            return false;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(counted) = self.count(&self.start, tally, *limit) {
+                return is_beyond(counted);
+            }
+            tokio::time::sleep(TICK).await;
+        }
+        true
+    }
+
+    /// The newest count, if it is of after the command's begin: an older one may be of before a command that has grown the
+    /// workspace, and this may be the one that deletes.
+    fn count(&self, now: &[Disk], tally: &Arc<Tally>, limit: TreeSize) -> Option<Counted> {
+        let used = now.first().map(Disk::used).unwrap_or_default();
+        let is_soon = now.iter().any(Disk::is_low);
+        tally.refresh(&self.workspace, used, limit, is_soon, &self.watched.counts);
+        tally.newest().filter(|newest| newest.at >= self.since)
+    }
+
     /// Returns the limit that the command meets, when it does.
     async fn until_met(&self) -> Limit {
         let mut now = self.start.clone();
         let mut begun_with = None;
         loop {
             let mut pause = self.pause(&now);
-            if let (Some((tally, limit)), Some(disk)) = (&self.size, now.first()) {
-                let (turns, used) = (&self.watched.counts, disk.used_bytes());
-                tally.refresh(&self.workspace, used, *limit, turns);
-                // An older count may be of before a command that has grown it: this one may be the one that deletes.
-                if let Some(counted) = tally.newest().filter(|newest| newest.at >= self.since) {
-                    let begun = *begun_with.get_or_insert(counted.bytes);
-                    if counted.bytes > (*limit).max(begun + SLACK) {
-                        return Limit::Workspace { holds: counted.bytes, limit: *limit };
-                    }
-                    pause = pause.min(pause_for(limit.saturating_sub(counted.bytes)));
+            let mut has_grown = self.size.is_none();
+            if let Some((tally, limit)) = &self.size
+                && let Some(counted) = self.count(&now, tally, *limit)
+            {
+                let begun = *begun_with.get_or_insert(counted.size);
+                if let Some(met) = beyond(counted.size, begun, *limit) {
+                    return met;
                 }
+                has_grown = counted.size.bytes > begun.bytes + NOTICED.bytes
+                    || counted.size.files > begun.files + NOTICED.files;
+                pause = pause.min(pause_for(limit.bytes.saturating_sub(counted.size.bytes)));
+            }
+            // One that removes files only is no reason for a full disk. Near the reserve, neither is one whose workspace
+            // does not grow: what another one does there is not its fault.
+            let is_reason = has_grown || now.iter().any(Disk::is_over);
+            if let Some(met) = self.met(&now).filter(|_| is_reason && !self.share.removes_only) {
+                return met;
             }
             tokio::time::sleep(pause).await;
             now = self.watched.look(&self.workspace).await;
-            if let Some(met) = self.met(&now) {
-                return met;
-            }
         }
     }
 
@@ -120,14 +193,34 @@ impl Watch<'_> {
         pauses.min().unwrap_or_else(|| pause_for(u64::MAX))
     }
 
-    /// A disk that was full when a command failed by itself.
-    async fn reason(&self, outcome: &Outcome) -> Option<Limit> {
+    /// Names the limit that a command may have run into which ended by itself.
+    async fn explain(&self, outcome: &mut Outcome) {
         if matches!(outcome.end, End::Exited(0) | End::Cancelled) {
-            return None;
+            return;
+        }
+        if let Some(bound) = self.bound {
+            for limit in &mut outcome.limits {
+                if matches!(limit, Limit::File(_)) {
+                    *limit = bound;
+                }
+            }
         }
         let now = self.watched.look(&self.workspace).await;
-        now.iter().find_map(Disk::is_used_up)
+        outcome.limits.extend(if self.share.removes_only {
+            now.iter().find(|disk| disk.is_low()).map(Disk::removes_only)
+        } else {
+            now.iter().find_map(Disk::is_used_up)
+        });
     }
+}
+
+/// The limit of a workspace that has this size now, and had another one when the command began.
+fn beyond(size: TreeSize, begun: TreeSize, limit: TreeSize) -> Option<Limit> {
+    if size.bytes > limit.bytes.max(begun.bytes + SLACK.bytes) {
+        return Some(Limit::Workspace { holds: size.bytes, limit: limit.bytes });
+    }
+    (size.files > limit.files.max(begun.files + SLACK.files))
+        .then_some(Limit::WorkspaceFiles { holds: size.files, limit: limit.files })
 }
 
 #[async_trait]
@@ -138,11 +231,13 @@ impl Sandbox for WatchedSandbox {
 
     async fn run(
         &self,
-        command: Command,
+        mut command: Command,
         cancel: &CancellationToken,
     ) -> Result<Outcome, SandboxError> {
         let watch = self.watch(&command).await;
-        if let Some(full) = watch.start.iter().find_map(Disk::refusal) {
+        command.share = watch.share;
+        let full = watch.start.iter().find_map(Disk::refusal);
+        if let Some(full) = full.filter(|_| !self.holds_back_writes) {
             tracing::warn!(workspace = %watch.workspace.display(), "{full}");
             return Err(SandboxError::Refused(full));
         }
@@ -152,7 +247,7 @@ impl Sandbox for WatchedSandbox {
         let met = tokio::select! {
             ended = &mut run => {
                 let mut outcome = ended?;
-                outcome.limits.extend(watch.reason(&outcome).await);
+                watch.explain(&mut outcome).await;
                 return Ok(outcome);
             }
             met = watch.until_met() => met,

@@ -15,6 +15,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use crate::command::DiskShare;
 use crate::sys;
 
 /// The most descriptors of one request.
@@ -153,6 +154,7 @@ pub(crate) struct CellRequest {
     /// The first of the host's user ids for commands, and how many there are.
     pub(crate) uids: (u32, u32),
     pub(crate) memory_bytes: u64,
+    pub(crate) all_cells_bytes: u64,
     pub(crate) processes: u32,
     /// The Location's lock file.
     pub(crate) lock: Option<PathBuf>,
@@ -175,6 +177,7 @@ impl Request for CellRequest {
         to.number(i64::from(self.uids.0));
         to.number(i64::from(self.uids.1));
         to.number(i64::try_from(self.memory_bytes).unwrap_or(i64::MAX));
+        to.number(i64::try_from(self.all_cells_bytes).unwrap_or(i64::MAX));
         to.number(i64::from(self.processes));
         to.words(self.lock.iter().map(|path| path.as_os_str()));
         to.number(i64::from(self.exit));
@@ -192,6 +195,7 @@ impl Request for CellRequest {
             git_front: from.words()?.into_iter().next().map(PathBuf::from),
             uids: (u32::try_from(from.number()?).ok()?, u32::try_from(from.number()?).ok()?),
             memory_bytes: u64::try_from(from.number()?).ok()?,
+            all_cells_bytes: u64::try_from(from.number()?).ok()?,
             processes: u32::try_from(from.number()?).ok()?,
             lock: from.words()?.into_iter().next().map(PathBuf::from),
             exit: from.number()? != 0,
@@ -251,6 +255,7 @@ pub(crate) struct CommandRequest {
     pub(crate) env: Vec<OsString>,
     /// Where it starts, as commands see it.
     pub(crate) directory: PathBuf,
+    pub(crate) share: DiskShare,
 }
 
 impl Request for CommandRequest {
@@ -262,6 +267,8 @@ impl Request for CommandRequest {
         to.words(self.args.iter().map(OsString::as_os_str));
         to.words(self.env.iter().map(OsString::as_os_str));
         to.bytes(self.directory.as_os_str().as_bytes());
+        to.number(i64::try_from(self.share.file_bytes).unwrap_or(i64::MAX));
+        to.number(i64::from(self.share.removes_only));
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
@@ -274,6 +281,10 @@ impl Request for CommandRequest {
             args: from.words()?,
             env: from.words()?,
             directory: from.path()?,
+            share: DiskShare {
+                file_bytes: u64::try_from(from.number()?).ok()?,
+                removes_only: from.number()? != 0,
+            },
         })
     }
 }
@@ -308,6 +319,7 @@ mod tests {
             git_front: Some("/spool/git-1".into()),
             uids: (200_000, 8192),
             memory_bytes: 1 << 31,
+            all_cells_bytes: 1 << 32,
             processes: 512,
             lock: Some("/l".into()),
             exit: true,
@@ -329,6 +341,7 @@ mod tests {
             args: vec!["-c".into(), OsString::from_vec(vec![b'x', 0xFF, b'\n'])],
             env: vec!["A=b".into()],
             directory: "/w".into(),
+            share: DiskShare { file_bytes: 1 << 33, removes_only: true },
         };
         send(&ours, &command, &[]).unwrap();
         assert_eq!(receive::<CommandRequest>(&theirs).unwrap().unwrap().0, command);

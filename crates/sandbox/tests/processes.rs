@@ -284,6 +284,33 @@ async fn a_command_has_no_descriptor_that_it_can_write_a_token_to() {
     drop(lock::hold(&lock).expect("and nobody is superseded"));
 }
 
+/// Finding security-3, low: a command lets go of the mark that it inherits, or takes it for itself, and nobody was found to be
+/// ended.
+#[test]
+fn a_command_that_drops_its_mark_is_found_all_the_same() {
+    for act in ["-u", "-x -n"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (lock_in(directory.path(), 1), lock_in(directory.path(), 2));
+        let marker = marker();
+        let acts = format!(
+            "for fd in /proc/$$/fd/*; do n=${{fd##*/}}; [ $n -gt 2 ] && flock {act} $n; done; sleep 1000; :"
+        );
+        let mut stuck = host(&[&marking(&marker, &acts), old.path.to_str().unwrap(), "1"]);
+        wait_until("it has acted", PATIENCE, || marked(&marker).iter().any(sleeps));
+        let stuck_pid = rustix::process::Pid::from_child(&stuck);
+        rustix::process::kill_process(stuck_pid, rustix::process::Signal::STOP).unwrap();
+        lock::acquire_or_kill(&new, Duration::ZERO).unwrap();
+        wait_until("all are gone", PATIENCE, || marked(&marker).is_empty());
+        stuck.kill().unwrap();
+        stuck.wait().unwrap();
+    }
+}
+
+/// Whether a process is the last one of a script.
+fn sleeps(pid: &u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"sleep\x001000"))
+}
+
 /// A supervisor that its command has killed leaves what the command started, and the worker is stopped.
 #[test]
 fn a_new_owner_finds_the_tools_of_a_supervisor_that_is_gone() {
@@ -300,10 +327,6 @@ fn a_new_owner_finds_the_tools_of_a_supervisor_that_is_gone() {
     let stuck_pid = rustix::process::Pid::from_child(&stuck);
     rustix::process::kill_process(stuck_pid, rustix::process::Signal::STOP).unwrap();
     fs::write(&go, "").unwrap();
-    let sleeps = |pid: &u32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.starts_with(b"sleep\x001000")
-    };
     wait_until("the supervisor is killed", PATIENCE, || marked(&marker).iter().any(sleeps));
     lock::acquire_or_kill(&new, Duration::ZERO).unwrap();
     wait_until("all are gone", PATIENCE, || marked(&marker).is_empty());

@@ -2,7 +2,7 @@
 //!
 //! `launch` is the launcher, `supervise …` the supervisor. `host SCRIPT [LOCK TOKEN]` runs a script as a worker would, in
 //! the directory and tier that `TESTBED_DIRECTORY` and `TESTBED_TIER` name, and prints how it ended. `each SCRIPT…` runs one
-//! after the other. `TESTBED_RESERVE_BYTES` and `TESTBED_WORKSPACE_BYTES` limit the disk, `TESTBED_MEMORY_BYTES`
+//! after the other, and `both SCRIPT SCRIPT` two at once in cells of their own. `TESTBED_RESERVE_BYTES` and `TESTBED_WORKSPACE_BYTES` limit the disk, `TESTBED_MEMORY_BYTES`
 //! the memory.
 
 use std::ffi::{OsStr, OsString};
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Some(word) if word == "supervise" => sandbox::supervisor::main(args),
         Some(word) if word == "host" => host(&args.collect::<Vec<_>>()),
         Some(word) if word == "each" => each(&args.collect::<Vec<_>>()),
+        Some(word) if word == "both" => both(&args.collect::<Vec<_>>()),
         Some(_) | None => ExitCode::from(2),
     }
 }
@@ -42,10 +43,12 @@ async fn sandbox(directory: &Path) -> Result<FoundTier, String> {
     let bytes = |name| variable(name, |bytes| bytes.parse().ok());
     let usual = Limits::of_this_machine();
     let memory_bytes = bytes("TESTBED_MEMORY_BYTES").unwrap_or(usual.memory_bytes);
-    let limits = Limits { memory_bytes, ..usual };
+    let all_cells_bytes = bytes("TESTBED_ALL_CELLS_BYTES").unwrap_or(usual.all_cells_bytes);
+    let limits = Limits { memory_bytes, all_cells_bytes, ..usual };
     let disk = DiskLimits {
         reserve_bytes: bytes("TESTBED_RESERVE_BYTES"),
         workspace_bytes: bytes("TESTBED_WORKSPACE_BYTES"),
+        workspace_files: bytes("TESTBED_WORKSPACE_FILES"),
     };
     let options = TierOptions {
         cells: CellOptions {
@@ -129,6 +132,27 @@ fn each(scripts: &[OsString]) -> ExitCode {
         for script in scripts {
             say(&ended(&found, command(script, &directory)).await.0);
         }
+        true
+    })
+}
+
+fn both(scripts: &[OsString]) -> ExitCode {
+    let [first, second] = scripts else { return ExitCode::from(2) };
+    run(async {
+        let directory = directory();
+        let found = match sandbox(&directory).await {
+            Ok(found) => found,
+            Err(why) => {
+                say(&why);
+                return false;
+            }
+        };
+        let cell = |name: &str| Cell { name: name.into(), ..Cell::default() };
+        let first = Command { cell: cell("first"), ..command(first, &directory) };
+        let second = Command { cell: cell("second"), ..command(second, &directory) };
+        let (first, second) = tokio::join!(ended(&found, first), ended(&found, second));
+        say(&first.0);
+        say(&second.0);
         true
     })
 }

@@ -38,8 +38,8 @@ impl fmt::Display for Size {
 /// How much of the disks commands may take.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct DiskArgs {
-    /// Space of a disk that the commands of models leave free: one that takes more is ended, and below half of it none
-    /// begins [default: a tenth of the disk, at most 5GiB]
+    /// Space of a disk that the commands of models leave free: one that takes more is ended, and below half of it
+    /// commands read and delete only [default: a tenth of the disk, at most 5GiB]
     #[arg(long, value_name = "SIZE", env = "OPENCODE_CLOUD_DISK_RESERVE")]
     pub disk_reserve: Option<Size>,
     /// Space that a workspace may take: beyond it, a command that takes more is ended [default: a quarter of the disk for
@@ -53,6 +53,7 @@ impl DiskArgs {
         DiskLimits {
             reserve_bytes: self.disk_reserve.map(|size| size.0),
             workspace_bytes: self.workspace_size.map(|size| size.0),
+            workspace_files: None,
         }
     }
 

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sandbox::{Cell, Command, End, HiddenPaths, LocationLock, Outcome, Reach, SandboxError};
+use sandbox::{
+    Cell, Command, DiskShare, End, HiddenPaths, LocationLock, Outcome, Reach, SandboxError,
+};
 use tokio_util::sync::CancellationToken;
 use workspaces::Git;
 
@@ -60,6 +62,7 @@ pub(super) async fn run(
             hidden: HiddenPaths::default(),
         },
         outputs: Vec::new(),
+        share: DiskShare::default(),
         read_only: Vec::new(),
     };
     let outcome = fills.sandbox.run(command, &CancellationToken::new()).await;
