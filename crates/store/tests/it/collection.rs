@@ -1,4 +1,6 @@
 //! Rows that outlive their sessions, and the collection that deletes them beside writers that begin to use them.
+//!
+//! Long because each kind of row has the same four races, and they share the ways to hold a collection up.
 //
 // Finding store 21: components, Locations and packs of deleted sessions were never deleted.
 
