@@ -233,7 +233,7 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// What somebody is told who has seen events that are not in the database any more.
+/// The answer to somebody who has seen events that are not in the database any more.
 const WENT_BACK: &str = "the database came back without the newest events of the session; look at it, and send again what is \
                          not there";
 

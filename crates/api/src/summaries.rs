@@ -32,7 +32,7 @@ pub(crate) struct Summaries(Mutex<HashMap<(OrgId, SessionId), Sum>>);
 
 impl Summaries {
     /// Returns how much each session of one organisation changed, counted step by step.
-    pub(crate) async fn of(
+    pub(crate) async fn read_for(
         &self,
         store: &Store,
         rows: &[SessionRow],

@@ -117,7 +117,7 @@ impl LogItem {
     }
 }
 
-/// What a `resync` says.
+/// The text of a `resync`.
 #[derive(Deserialize)]
 struct Resync {
     after: Option<Seq>,

@@ -42,7 +42,7 @@ impl CheckoutSandbox {
         Self { inner, keeps, made: Mutex::default() }
     }
 
-    fn made(&self, workspace: &Path) -> Made {
+    fn read_made(&self, workspace: &Path) -> Made {
         let known = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(workspace).cloned().unwrap_or_default()
     }
@@ -98,7 +98,7 @@ impl Sandbox for CheckoutSandbox {
                 workspace.display()
             )));
         }
-        let made = self.made(&workspace);
+        let made = self.read_made(&workspace);
         let kept = before.iter().filter(|it| self.keeps && !made.contains(&it.id));
         command.read_only = kept.map(|it| it.path.clone()).collect();
         let ran = self.inner.run(command, cancel).await;

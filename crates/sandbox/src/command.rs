@@ -105,7 +105,7 @@ pub struct Cell {
     pub protect: bool,
     /// How far its commands get into networks. Only tiers A and B have a way out.
     pub network: Reach,
-    /// What its commands do not see of the directories that they may use.
+    /// The parts of the directories that its commands may use, and do not see.
     pub hidden: HiddenPaths,
 }
 
@@ -312,7 +312,7 @@ pub struct Outcome {
     pub network: Network,
     /// Whom the cell's proxy refused while it ran, each in a sentence.
     pub refused: Vec<String>,
-    /// What was not kept of its changes, each in a sentence.
+    /// The changes that were not kept, each in a sentence.
     pub notes: Vec<String>,
 }
 

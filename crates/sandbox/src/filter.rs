@@ -222,7 +222,7 @@ fn forbidden() -> io::Result<Rules> {
     Ok(rules)
 }
 
-/// What takes space of a disk without writing: the call, and the older requests that come to the same.
+/// The ways to take space of a disk without writing: the call, and the older requests that come to the same.
 fn allocations() -> io::Result<Rules> {
     // FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE.
     let requests = [0x4030_5828, 0x4030_582A, 0x4030_5839];

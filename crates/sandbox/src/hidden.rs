@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a home keeps credentials in: keys, tokens, passwords, and the profiles of browsers with their cookies.
+/// The places of a home that hold credentials: keys, tokens, passwords, and the profiles of browsers with their cookies.
 const CREDENTIALS: [&str; 38] = [
     ".ssh",
     ".gnupg",

@@ -39,9 +39,9 @@ pub(crate) const DEATH: Duration = Duration::from_secs(2);
 /// How long output may come in once no process is left: only what the pipe holds.
 pub(crate) const DRAIN: Duration = Duration::from_secs(1);
 
-/// What programs say when they may not make a file.
+/// The words of programs that may not make a file.
 const DENIED: &str = "ermission denied";
-/// What helps then in a checkout in tier C.
+/// The advice for a checkout in tier C.
 const BESIDE_GIT: &str = "in this sandbox commands neither commit nor make new files or folders right beside a .git; make them \
                           with the write tool, then run the command again";
 
@@ -183,7 +183,7 @@ impl ProcessSandbox {
             .envs(variables)
             .envs(own)
             .envs(command.env.iter().map(|(name, value)| (name, value)))
-            // What was opened, whatever its name leads to by then.
+            // The opened file counts, whatever its name leads to by then.
             .current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::from(write))

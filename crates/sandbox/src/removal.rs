@@ -80,7 +80,8 @@ fn empty(path: &Path) -> Result<(), Failure> {
         Err(Errno::NOTDIR | Errno::LOOP) => return Err(Failure::NoFolder),
         Err(errno) => return Err(Failure::Left(failure(path, errno))),
     };
-    let mut removal = Removal::of(&top).map_err(|errno| Failure::Left(failure(path, errno)))?;
+    let mut removal =
+        Removal::begin_at(&top).map_err(|errno| Failure::Left(failure(path, errno)))?;
     for _ in 0..ROUNDS {
         if !removal.round(&top).map_err(|errno| Failure::Left(failure(path, errno)))? {
             break;
@@ -133,7 +134,7 @@ struct Removal {
     first_left: Option<(PathBuf, Errno)>,
 }
 
-/// What became of an entry.
+/// The end of an entry.
 enum Step {
     /// It is gone from there.
     Gone,
@@ -144,7 +145,7 @@ enum Step {
 }
 
 impl Removal {
-    fn of(top: &OwnedFd) -> Result<Self, Errno> {
+    fn begin_at(top: &OwnedFd) -> Result<Self, Errno> {
         let device = fstat(top)?.st_dev;
         let known_left = BTreeSet::new();
         Ok(Self { device, next_name: 0, known_left, left: 0, first_left: None })

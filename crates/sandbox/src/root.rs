@@ -37,7 +37,7 @@ pub(crate) const HOME: &str = "/home/agent";
 /// Where commands find certificates that the service believes beside the system's.
 pub(crate) const CERTIFICATES: &str = "/etc/opencode-cloud-certificates.pem";
 
-/// What commands see in the place of hidden folders and files.
+/// The empty entries that commands see in the place of hidden folders and files.
 const EMPTY_FOLDER: &str = "run/empty";
 const EMPTY_FILE: &str = "run/nothing";
 

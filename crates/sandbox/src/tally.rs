@@ -28,7 +28,7 @@ const PART: u32 = 20;
 const BETWEEN_SOON: Duration = Duration::from_millis(100);
 const PART_SOON: u32 = 2;
 
-/// What a tree holds.
+/// The size of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TreeSize {
     /// Bytes, as the disk counts them.
@@ -47,7 +47,7 @@ struct Level {
 }
 
 impl Level {
-    fn of(folder: OwnedFd) -> Result<Self, Errno> {
+    fn open_at(folder: OwnedFd) -> Result<Self, Errno> {
         let stat = fstat(&folder)?;
         Ok(Self { folder: Some(Dir::new(folder)?), id: (stat.st_dev, stat.st_ino), at: 0 })
     }
@@ -55,7 +55,7 @@ impl Level {
     /// Opens the folder again, from one that was in it. A command may have moved that one elsewhere meanwhile.
     fn open_again(&mut self, below: &Dir) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let mut again = Self::of(openat(below.fd()?, "..", flags, Mode::empty())?)?;
+        let mut again = Self::open_at(openat(below.fd()?, "..", flags, Mode::empty())?)?;
         if again.id != self.id {
             return Err(Errno::NOENT);
         }
@@ -72,7 +72,7 @@ pub(crate) fn count(root: &Path) -> io::Result<TreeSize> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let top = openat2(CWD, root, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
     let (mut size, mut seen) = (TreeSize::default(), BTreeSet::new());
-    let mut levels = vec![Level::of(top)?];
+    let mut levels = vec![Level::open_at(top)?];
     let device = levels[0].id.0;
     while let Some(level) = levels.last_mut() {
         // Moved meanwhile: the count goes on in the next folder that is open.
@@ -107,7 +107,7 @@ pub(crate) fn count(root: &Path) -> io::Result<TreeSize> {
         }
         // Removed meanwhile, or closed to us.
         let opened = openat(parent.as_fd(), name, flags | OFlags::NOFOLLOW, Mode::empty());
-        let Ok(below) = opened.and_then(Level::of) else { continue };
+        let Ok(below) = opened.and_then(Level::open_at) else { continue };
         if levels.len() > OPEN
             && let Some(level) = levels.last_mut()
         {
@@ -135,7 +135,7 @@ pub(crate) struct Counted {
     /// When it began.
     pub(crate) at: Instant,
     took: Duration,
-    /// What of the whole disk was in use.
+    /// The part of the whole disk that was in use.
     used: TreeSize,
 }
 

@@ -173,7 +173,7 @@ pub(crate) fn workspace_grants(
             let place = workspace.join(&folder);
             for entry in fs::read_dir(&place)? {
                 let entry = entry?;
-                // What a link leads to has a rule of its own, or none.
+                // The target of a link has a rule of its own, or none.
                 if !entry.file_type()?.is_symlink() {
                     folders.push(folder.join(entry.file_name()));
                 }

@@ -50,7 +50,7 @@ struct Watch<'w> {
     start: Vec<Disk>,
     /// The size of its workspace and the limit of that, if it has one.
     size: Option<(Arc<Tally>, TreeSize)>,
-    /// What it may take, by the kernel's word.
+    /// The most that it may take, by the kernel's word.
     share: DiskShare,
     /// The limit that a file meets which is as large as that, where it is not the largest one of all.
     bound: Option<Limit>,

@@ -493,7 +493,7 @@ async fn gits_own_files_of_a_checkout_are_read_only() {
             assert!(text.lines().all(|line| line != word), "{word}: {text}");
         }
         assert!(text.ends_with("object\n"), "{text}");
-        // What was removed was a link to it.
+        // Only a link to it was removed.
         let hooks = fs::read_dir(place.join(".git/hooks")).expect("it is there");
         assert_eq!(hooks.count(), 0);
         assert_eq!(fs::read_to_string(place.join(".git/config")).expect("a file"), "[core]\n");

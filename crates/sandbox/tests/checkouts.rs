@@ -1,4 +1,4 @@
-//! What commands leave in a person's checkout, tried by git outside: nothing that git runs, obeys or writes through.
+//! The files that commands leave in a person's checkout, tried by git outside: nothing that git runs, obeys or writes through.
 
 mod world;
 

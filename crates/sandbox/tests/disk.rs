@@ -152,7 +152,7 @@ fn below_half_of_the_reserve_commands_only_read_and_remove() {
 fn without_walls_no_command_begins_below_half_of_it() {
     let limits = [("TESTBED_RESERVE_BYTES", 200 * MIB)];
     if let Some(lines) = run(Made::Memory, Tier::None, &limits, &["echo ran"]) {
-        // What is said to be free is rounded down, and a file is there.
+        // The free space is rounded down, and a file is there.
         let told = "commands are not run: the disk of this machine is full (63.9 MiB are left, and none begins below \
                     100 MiB); somebody has to free some space there, or to lower --disk-reserve";
         assert_eq!(lines, [told]);

@@ -172,8 +172,8 @@ impl Rules<'_> {
         model: &ResolvedModel,
         refused: Option<u64>,
     ) -> Limits {
-        let met = MetLimits::of(history, &model.entry, refused);
-        Limits::of(&self.settings.compaction, &model.entry, met)
+        let met = MetLimits::read_from(history, &model.entry, refused);
+        Limits::choose_for(&self.settings.compaction, &model.entry, met)
     }
 
     /// Acts on a control for a Compaction. Returns `None` if the control is settled.

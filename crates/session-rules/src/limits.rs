@@ -33,7 +33,7 @@ pub(crate) struct MetLimits {
 
 impl MetLimits {
     /// Returns what the session has met with a model, and with `refused` besides.
-    pub(crate) fn of(history: &History, model: &ModelEntry, refused: Option<u64>) -> Self {
+    pub(crate) fn read_from(history: &History, model: &ModelEntry, refused: Option<u64>) -> Self {
         Self {
             refused: refused.into_iter().chain(history.squeeze().refused).min(),
             accepted: history.accepted(&model.provider, &model.id),
@@ -43,7 +43,11 @@ impl MetLimits {
 
 impl Limits {
     /// Returns the limits of a model, with those that its session has met.
-    pub(crate) fn of(settings: &CompactionSettings, model: &ModelEntry, met: MetLimits) -> Self {
+    pub(crate) fn choose_for(
+        settings: &CompactionSettings,
+        model: &ModelEntry,
+        met: MetLimits,
+    ) -> Self {
         let known = Self::known(settings, model)
             .unwrap_or_else(|| Self::assumed(settings, model, met.accepted));
         let Some(refused) = met.refused else { return known };
@@ -109,7 +113,7 @@ mod tests {
 
     fn threshold(context: Option<u64>, input: Option<u64>, output: Option<u64>) -> u64 {
         let settings = CompactionSettings::default();
-        Limits::of(&settings, &model(context, input, output), KNOWN).threshold
+        Limits::choose_for(&settings, &model(context, input, output), KNOWN).threshold
     }
 
     #[test]
@@ -125,7 +129,7 @@ mod tests {
     #[test]
     fn an_unknown_limit_is_assumed_until_it_is_met() {
         let settings = CompactionSettings::default();
-        let of = |met| Limits::of(&settings, &model(None, None, Some(8_000)), met);
+        let of = |met| Limits::choose_for(&settings, &model(None, None, Some(8_000)), met);
         let assumed = Limits { hard: BODY_TOKENS, threshold: 108_000, summary: 123_000 };
         assert_eq!(of(KNOWN), assumed);
         assert_eq!(of(MetLimits { accepted: 128_000, ..KNOWN }), assumed);
@@ -133,7 +137,7 @@ mod tests {
         assert_eq!(of(MetLimits { accepted: u64::MAX, ..KNOWN }).summary, BODY_TOKENS - 5_000);
         assert_eq!(of(MetLimits { refused: Some(90_000), ..KNOWN }).threshold, 45_000);
         assert_eq!(threshold(Some(0), None, None), 96_000, "no model has no context");
-        let huge = Limits::of(&settings, &model(Some(u64::MAX), None, None), KNOWN);
+        let huge = Limits::choose_for(&settings, &model(Some(u64::MAX), None, None), KNOWN);
         assert_eq!(huge.hard, BODY_TOKENS, "no body is larger");
     }
 
@@ -145,7 +149,7 @@ mod tests {
         assert_eq!(threshold(None, input, None), 252_000, "it alone is known");
         assert_eq!(threshold(Some(200_000), Some(200_000), Some(64_000)), 168_000);
         let limits =
-            Limits::of(&CompactionSettings::default(), &model(context, input, None), KNOWN);
+            Limits::choose_for(&CompactionSettings::default(), &model(context, input, None), KNOWN);
         assert_eq!((limits.hard, limits.summary), (272_000, 267_000));
     }
 
@@ -153,7 +157,7 @@ mod tests {
     fn a_refusal_teaches_a_limit() {
         let settings = CompactionSettings::default();
         let refused = MetLimits { refused: Some(60_000), ..KNOWN };
-        let of = |context| Limits::of(&settings, &model(context, None, None), refused);
+        let of = |context| Limits::choose_for(&settings, &model(context, None, None), refused);
         let learned = Limits { hard: BODY_TOKENS, threshold: 30_000, summary: 30_000 };
         assert_eq!(of(None), learned);
         assert_eq!(of(Some(200_000)), Limits { hard: 200_000, ..learned });

@@ -28,7 +28,7 @@ pub(crate) struct Log<'r> {
     /// The next write, based on the last one: valid unless somebody else has added to the log.
     next: Option<Box<DrainWrite>>,
     ended: bool,
-    /// What the fold takes of the worker's budget.
+    /// The share of the worker's budget that the fold takes.
     share: FoldShare,
     /// The owner of the claim, for the look that compares claims.
     control: DrainControl,

@@ -34,7 +34,7 @@ pub struct DrainSettings {
     pub project_instructions: bool,
     /// How far commands get into networks.
     pub network: Reach,
-    /// What sessions do not see of directories that contain it.
+    /// The paths that sessions do not see in directories that contain it.
     pub hidden: HiddenPaths,
 }
 

@@ -132,7 +132,7 @@ impl Lane {
     }
 
     /// The same for calls of one organisation.
-    pub(crate) fn of(&self, org: OrgId) -> Self {
+    pub(crate) fn for_organisation(&self, org: OrgId) -> Self {
         Self { org: Some(org), ..self.clone() }
     }
 

@@ -33,7 +33,7 @@ pub struct NewLoginLink {
     pub maker: LinkMaker,
 }
 
-/// What a followed link says about the login that it begins.
+/// The facts of a followed link about the login that it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowedLink {
     /// Who logs in.

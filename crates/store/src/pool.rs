@@ -163,7 +163,7 @@ impl Store {
 
     /// For gateways' calls of one statement. Those that lock a session go by [`Store::at_head`].
     pub(crate) fn lane(&self, org: OrgId) -> Lane {
-        self.lane.of(org)
+        self.lane.for_organisation(org)
     }
 
     /// For calls of one statement that may take long.
@@ -222,7 +222,7 @@ impl Store {
 
     /// A transaction that only reads, and locks no row: it holds up neither a takeover nor anybody else.
     pub(crate) async fn reading_tx(&self, org: OrgId) -> Result<Tx, StoreError> {
-        Tx::begin(&self.lane.of(org), &begin_reading(org)).await
+        Tx::begin(&self.lane.for_organisation(org), &begin_reading(org)).await
     }
 }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{Store, StoreError};
 
-/// What tells a database from another one, and from its own past.
+/// The mark that tells a database from another one, and from its own past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sighting {
     /// Lost when Postgres recovers from a crash, and where a standby takes over (docs/decisions/0085). `None` until a

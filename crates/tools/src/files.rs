@@ -97,7 +97,7 @@ impl From<Errno> for Refused {
 impl LocationFiles {
     pub(crate) fn open_root(context: &ToolContext) -> Result<Self, Stopped> {
         let shown_root = &context.shown_root;
-        let opened = Self::at(&context.root, shown_root, &context.cell.hidden);
+        let opened = Self::open_at(&context.root, shown_root, &context.cell.hidden);
         let opened = opened.map_err(|error| {
             Stopped::because(format!("the working directory {shown_root} cannot be used: {error}"))
         })?;
@@ -105,7 +105,7 @@ impl LocationFiles {
     }
 
     /// Opens the files for the service itself. `root` is a real path: a link in it was put there since.
-    pub(crate) fn at(root: &Path, shown_root: &str, hidden: &HiddenPaths) -> io::Result<Self> {
+    pub(crate) fn open_at(root: &Path, shown_root: &str, hidden: &HiddenPaths) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat2(CWD, root, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
         let real_root = path_of(&fd)?;

@@ -39,7 +39,7 @@ pub struct SkillPlaces<'p> {
     pub top: &'p Path,
     /// The Location's directory as shown to the model.
     pub shown: &'p Path,
-    /// What is not read.
+    /// The paths that are not read.
     pub hidden: &'p HiddenPaths,
 }
 

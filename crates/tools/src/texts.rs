@@ -29,7 +29,7 @@ impl LocationTexts {
     /// # Errors
     /// The directory cannot be opened.
     pub fn open(root: &Path, hidden: &HiddenPaths) -> io::Result<Self> {
-        LocationFiles::at(root, "", hidden).map(Self)
+        LocationFiles::open_at(root, "", hidden).map(Self)
     }
 
     /// Returns the first `max_bytes` of the file at `path` below the root. `None` if nothing is there, or it

@@ -62,7 +62,7 @@ pub(crate) async fn forked(
     {
         return Ok(known);
     }
-    let (log, _large) = whole(state, &row).await?;
+    let (log, _large) = read_whole_log(state, &row).await?;
     let mut mint = IdMint::after(Stamp::default(), now);
     let copy = session_rules::fork(&log, before.as_ref(), FIRST, &mut mint)
         .ok_or(ApiError::NotFound("a message with this id in the conversation was"))?;
@@ -154,7 +154,7 @@ async fn earlier(
 
 /// Reads the whole log of a session. A log of more than a page comes with a permit, which only one such fork of a gateway
 /// has at a time: a fork has its log in memory several times.
-async fn whole(
+async fn read_whole_log(
     state: &ApiState,
     row: &SessionRow,
 ) -> Result<(Vec<RecordedEvent>, Option<OwnedSemaphorePermit>), ApiError> {

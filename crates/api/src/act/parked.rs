@@ -6,7 +6,7 @@ use store::{InputFate, StoreError};
 use crate::ApiState;
 use crate::error::ApiError;
 
-/// What an event says of work that a request waits for.
+/// The end of work that a request waits for, as an event says it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WaitStep<T> {
     /// The work goes on.

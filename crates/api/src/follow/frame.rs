@@ -30,7 +30,7 @@ pub(crate) enum Frame {
 
 /// The most bytes of an event that waits in a queue.
 pub(super) const MAX_QUEUED_BYTES: usize = 64 * 1024;
-/// What a place in a queue takes besides its text.
+/// The bytes of a place in a queue besides its text.
 const PLACE_BYTES: usize = 512;
 
 impl Frame {

@@ -46,7 +46,8 @@ impl Dialect {
         state: &ApiState,
         row: SessionRow,
     ) -> Result<Json<SessionView>, ApiError> {
-        let mut summaries = state.summaries().of(state.store(), std::slice::from_ref(&row)).await?;
+        let mut summaries =
+            state.summaries().read_for(state.store(), std::slice::from_ref(&row)).await?;
         let summary = summaries.remove(&row.at.session).unwrap_or_default();
         Ok(Json(self.view(row, state).summed(summary)))
     }
@@ -57,7 +58,7 @@ impl Dialect {
         state: &ApiState,
         rows: Vec<SessionRow>,
     ) -> Result<Json<Vec<SessionView>>, ApiError> {
-        let mut summaries = state.summaries().of(state.store(), &rows).await?;
+        let mut summaries = state.summaries().read_for(state.store(), &rows).await?;
         let one = |row: SessionRow| {
             let summary = summaries.remove(&row.at.session).unwrap_or_default();
             self.view(row, state).summed(summary)

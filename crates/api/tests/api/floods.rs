@@ -30,7 +30,7 @@ async fn by_proxy(gateway: &Router, mut request: Request<Body>) -> StatusCode {
 async fn a_flood_of_made_up_secrets_locks_nobody_out() -> Result<()> {
     let world = World::new().await?;
     let ada = person(&world, "ada", OrgRole::Owner).await?;
-    // What the gateway under fire has not seen yet.
+    // The gateway under fire has not seen this yet.
     let quiet = world.gateway();
     let cookie = Browser::by_key(&quiet, &ada.key).await?;
     let link = ok(&quiet, "POST", "/platform/login", &ada.key, None).await;

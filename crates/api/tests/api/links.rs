@@ -1,4 +1,4 @@
-//! What a login link is worth: no more than what its maker showed.
+//! The worth of a login link: no more than its maker showed.
 
 use std::sync::atomic::Ordering;
 

@@ -20,7 +20,7 @@ const ENTRIES: usize = 1_000_000;
 const DEPTH: usize = 128;
 /// The largest configuration that is read, in bytes.
 const CONFIG: u64 = 64 * 1024;
-/// What is put behind the name of a repository that git shall not find any more.
+/// The ending of the name of a repository that git shall not find any more.
 const ASIDE: &str = ".untrusted";
 
 /// A repository: a `.git`, or a folder with the layout of one.

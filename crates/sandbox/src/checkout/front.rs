@@ -65,7 +65,7 @@ const LARGEST: u64 = 1 << 30;
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a file was when it was copied.
+/// The state of a file when it was copied.
 type Look = Option<(u64, u64, i64, i64)>;
 
 /// The front of one cell.
@@ -164,7 +164,7 @@ impl GitFront {
             if let Err(why) = &done {
                 said.push(format!(".git/{name} of the checkout stays as it was: {why}"));
             }
-            // What was refused is looked at again when it changes again, or is replaced before the next command.
+            // A refused file is looked at again when it changes again, or is replaced before the next command.
             let own = if done.is_ok() { look(&self.git, name) } else { None };
             state.known.insert(name, (front, own));
         }

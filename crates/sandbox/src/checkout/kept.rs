@@ -1,4 +1,4 @@
-//! What a cell shows of the repositories in its workspace, and whether that is still right for a command.
+//! The parts of repositories that a cell shows of its workspace, and whether they are still right for a command.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -14,9 +14,9 @@ use crate::command::{Command, SandboxError};
 /// The repositories that a cell keeps from its commands.
 #[derive(Clone)]
 pub(crate) struct KeptRepositories {
-    /// What its commands see as the `.git` at the top.
+    /// The `.git` at the top, as its commands see it.
     pub(crate) front: Option<Arc<GitFront>>,
-    /// What was read-only when it was made.
+    /// The paths that were read-only when it was made.
     pub(crate) known: Identities,
 }
 

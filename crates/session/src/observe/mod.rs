@@ -63,7 +63,7 @@ pub struct ObservedAt {
     pub now_ms: TimestampMs,
     /// The zone of the dates that the model sees.
     pub zone: TimeZone,
-    /// What is not read of the Location's files.
+    /// The paths of the Location's files that are not read.
     pub hidden: HiddenPaths,
     /// The store of the organisation's texts.
     pub store: Store,

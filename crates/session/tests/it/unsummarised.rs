@@ -12,7 +12,7 @@ use crate::limits::{answers, known, large, unknown};
 use crate::tools::{says, shell};
 use crate::world::{Session, World};
 
-/// What providers do instead of a summary.
+/// The answers of providers instead of a summary.
 fn failures() -> [Script; 4] {
     let refusal = json!({ "error": { "code": "odd", "message": "no summaries here" } });
     let cut = says(SUMMARY, 0, "## Objective\nx");

@@ -41,7 +41,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// What the database has of it: the newest snapshot.
+    /// The database's row of it: the newest snapshot.
     pub(super) fn row(&self) -> (Option<SnapshotTree>, (i64, i64)) {
         (self.tree.clone(), self.newest)
     }

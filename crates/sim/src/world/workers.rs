@@ -98,7 +98,7 @@ impl World {
                 if exit == Exit::WentBack {
                     self.went_back(drain.id, drain.history.last_event());
                 }
-                // What it knows of the Location's files may be forgotten too.
+                // The database may have forgotten rows of the Location's files, too.
                 self.workers[worker].held.remove(&drain.at);
                 return;
             }

@@ -16,7 +16,7 @@ fn notice(world: &World) -> SessionEvent {
 }
 
 /// A head as it is now, for [`put_back`].
-async fn kept(world: &World, session: &SessionRef) -> String {
+async fn read_head(world: &World, session: &SessionRef) -> String {
     sqlx::query_scalar("SELECT to_jsonb(h)::text FROM session_head h WHERE org_id = $1 AND id = $2")
         .bind(session.org.0)
         .bind(session.session.as_str())
@@ -50,7 +50,7 @@ async fn lost_write(world: &World) -> (SessionRef, Claim, store::DrainWrite, Kno
     let (look, _) = world.look(&session, 1, Hold::Look).await;
     let first = world.try_write(look, &[promoted(&prompt)], DrainEnd::Keep).await;
     let Ok(Written::Next(next)) = first else { panic!("nobody came between") };
-    let then = kept(world, &session).await;
+    let then = read_head(world, &session).await;
     let second = world.try_write(*next, &[notice(world)], DrainEnd::Keep).await;
     let Ok(Written::Next(lost)) = second else { panic!("nobody came between") };
     let claim = lost.claim();
@@ -110,7 +110,7 @@ async fn a_running_drain_stops_at_a_log_that_is_shorter() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_known_is_read_on_and_another_id_is_not_believed() {
+async fn a_known_log_is_read_on_and_another_id_is_not_believed() {
     let world = World::new().await;
     world.fence(1).await;
     let session = world.session().await;

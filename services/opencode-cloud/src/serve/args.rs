@@ -298,7 +298,7 @@ pub struct DrainArgs {
     /// The disks of commands.
     #[command(flatten)]
     pub disk: DiskArgs,
-    /// What sessions do not see.
+    /// The paths that sessions do not see.
     #[command(flatten)]
     pub hidden: HiddenArgs,
     /// Lines that a model sees of one tool result

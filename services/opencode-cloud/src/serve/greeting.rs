@@ -14,7 +14,7 @@ use super::up::Hints;
 pub(crate) struct Greeting<'g> {
     pub(crate) url: String,
     pub(crate) data: &'g Path,
-    /// What to say about the directory of sessions that name none.
+    /// The sentence about the directory of sessions that name none.
     pub(crate) wide_directory: Option<String>,
     pub(crate) key: KeyPlace,
     /// The one-time link that logs the owner in.

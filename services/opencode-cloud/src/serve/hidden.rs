@@ -1,4 +1,4 @@
-//! What sessions do not see of this machine, wherever they work: the service's own folders, client profiles, and the
+//! The paths of this machine that sessions do not see, wherever they work: the service's own folders, client profiles, and the
 //! credentials of the people who have a home here.
 
 use std::collections::BTreeSet;

@@ -61,7 +61,7 @@ pub(crate) struct WorkerSetup {
     /// The ways of commands into networks, if they have any.
     pub(crate) ways: Option<Ways>,
     pub(crate) allow_local_paths: bool,
-    /// What sessions in directories of this machine do not see.
+    /// The paths that sessions in directories of this machine do not see.
     pub(crate) hidden: HiddenPaths,
 }
 

@@ -333,7 +333,8 @@ impl Feed {
         };
         let cursor = cursor.after(after);
         let settings = &self.feeds.settings;
-        let mut summaries = Summaries::default().of(store, std::slice::from_ref(&row)).await?;
+        let mut summaries =
+            Summaries::default().read_for(store, std::slice::from_ref(&row)).await?;
         let facts = StockFacts {
             version: settings.version.clone(),
             default_model: settings.default_model.get(),

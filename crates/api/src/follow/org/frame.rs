@@ -14,7 +14,7 @@ use crate::view::{SessionContext, all_as_stock, message};
 
 /// The most bytes of an event's text that waits in a queue. The part of a larger one is read again.
 const MAX_QUEUED_BYTES: usize = 64 * 1024;
-/// What a place in a queue takes besides its text.
+/// The bytes of a place in a queue besides its text.
 const PLACE_BYTES: usize = 512;
 /// A frame is these, with the event's text between them.
 const BEGIN: &str = "data: ";
@@ -51,7 +51,7 @@ impl FrameSource {
 
 #[derive(Debug)]
 enum Content {
-    /// What `/event` sends.
+    /// The frames that `/event` sends.
     Whole(Bytes),
     /// An event with a large part of a message.
     Large(Box<LargePart>),
@@ -79,14 +79,14 @@ pub(super) struct EventPlace {
 impl StockFrame {
     /// Makes the frame of an event that is in no log, or small.
     pub(crate) fn new(source: FrameSource, event: &StockEvent) -> Self {
-        Self::whole(source, local(event))
+        Self::with_whole_event(source, local(event))
     }
 
     /// Makes the frame of an event that one at `place` has caused.
     pub(super) fn from_log(source: FrameSource, mut event: StockEvent, place: &EventPlace) -> Self {
         let bytes = local(&event);
         if bytes.len() <= MAX_QUEUED_BYTES || !event["properties"]["part"]["id"].is_string() {
-            return Self::whole(source, bytes);
+            return Self::with_whole_event(source, bytes);
         }
         let part = event["properties"]["part"].take();
         let id = |name: &str| part[name].as_str().unwrap_or_default().to_owned();
@@ -99,7 +99,7 @@ impl StockFrame {
         Self(Arc::new(Parts { source, content: Content::Large(large.into()) }))
     }
 
-    fn whole(source: FrameSource, bytes: Bytes) -> Self {
+    fn with_whole_event(source: FrameSource, bytes: Bytes) -> Self {
         Self(Arc::new(Parts { source, content: Content::Whole(bytes) }))
     }
 
