@@ -306,7 +306,8 @@ async fn a_capture_that_never_ends_ends_no_drain_late() -> Result<()> {
         world.prompt(&session, &name).await?;
         assert_eq!(world.settle(&session).await?, [Completed]);
     }
-    assert!(files.counts().overdue >= 8, "{:?}", files.counts());
+    // A quick disk has some captures before anybody looks.
+    assert!(files.counts().overdue >= 4, "{:?}", files.counts());
     world.check().await
 }
 

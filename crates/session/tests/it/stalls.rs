@@ -95,7 +95,14 @@ async fn a_write_whose_answer_is_lost_is_made_once() -> Result<()> {
     // The write ends the drain and its claim: the sweep may see that before the drain has found it in the log.
     let exit = exit?;
     assert!(matches!(exit, DrainExit::Ended(Completed) | DrainExit::Fenced), "{exit:?}");
-    assert_eq!(world.settle(&session).await?, [], "nothing is left to do");
+    // Idle connections were cut, too. Whoever is given one fails, and tries again as a worker does.
+    let mut rest = world.settle(&session).await;
+    for _ in 0..8 {
+        if rest.is_err() {
+            rest = world.settle(&session).await;
+        }
+    }
+    assert_eq!(rest?, [], "nothing is left to do");
     for kind in ["turn.started", "turn.replied", "turn.settled", "drain.ended"] {
         assert_eq!(count(&direct, &session, kind).await?, 1, "{kind}");
     }
