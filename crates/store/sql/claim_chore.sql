@@ -3,7 +3,8 @@ CREATE OR REPLACE FUNCTION claim_chore(p_name text, p_every bigint) RETURNS bool
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO chore AS c (name, begun_ms) VALUES (p_name, clock_ms())
-    ON CONFLICT (name) DO UPDATE SET begun_ms = excluded.begun_ms
-    WHERE excluded.begun_ms - c.begun_ms >= p_every OR excluded.begun_ms < c.begun_ms;
+    -- The time after a wait for whoever was first, not the one before it: a clock that was put back gives the chore away.
+    ON CONFLICT (name) DO UPDATE SET begun_ms = clock_ms()
+    WHERE clock_ms() - c.begun_ms >= p_every OR clock_ms() < c.begun_ms;
     RETURN FOUND;
 END $$;
