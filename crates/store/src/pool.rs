@@ -168,7 +168,7 @@ impl Store {
 
     /// For calls of one statement that may take long.
     pub(crate) fn long_lane(&self, org: OrgId) -> Lane {
-        self.long.of(org)
+        self.long.for_organisation(org)
     }
 
     pub(crate) fn queues(&self) -> Queues {
@@ -202,17 +202,20 @@ impl Store {
 
     /// A transaction for gateways that sees one tenant, begun in one round trip.
     pub(crate) async fn tenant(&self, org: OrgId) -> Result<Tx, StoreError> {
-        Tx::begin(&self.gateway.of(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS)).await
+        Tx::begin(&self.gateway.for_organisation(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS))
+            .await
     }
 
     /// A transaction whose statements may take long. It is one of few.
     pub(crate) async fn long_tx(&self, org: OrgId) -> Result<Tx, StoreError> {
-        Tx::begin(&self.long.of(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS)).await
+        Tx::begin(&self.long.for_organisation(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS))
+            .await
     }
 
     /// A transaction for an import.
     pub(crate) async fn import_tx(&self, org: OrgId) -> Result<Tx, StoreError> {
-        Tx::begin(&self.imports.of(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS)).await
+        Tx::begin(&self.imports.for_organisation(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS))
+            .await
     }
 
     /// A transaction for drains that sees one tenant.

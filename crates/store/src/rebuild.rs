@@ -48,7 +48,7 @@ impl Store {
     ) -> Result<RebuildReport, StoreError> {
         let store = self.clone();
         bounded(Limit::Long, async move {
-            let mut tx = store.drain_tx(org).await?;
+            let mut tx = store.long_tx(org).await?;
             let number = sqlx::query_scalar!(
                 "SELECT incarnation FROM session_head WHERE org_id = $1 AND id = $2 FOR UPDATE",
                 org.0,
