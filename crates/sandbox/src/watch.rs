@@ -24,8 +24,10 @@ const KNOWN: usize = 1024;
 const SLACK: TreeSize = TreeSize { bytes: 1 << 20, files: 1_000 };
 /// Near the reserve, a command is ended whose workspace has grown by more than this since it began.
 const NOTICED: TreeSize = TreeSize { bytes: 1 << 20, files: 50 };
-/// How long a command waits, on a disk that is nearly full, for a count of its workspace.
+/// How long a command waits for a count of its workspace, where that or its disk is nearly full.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A workspace that has less room than this is counted before a command begins: its files are bounded by what is left.
+const NEARLY: u64 = 256 << 20;
 /// The time between two looks at a count that is awaited.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -91,7 +93,7 @@ impl WatchedSandbox {
         let size = limit.map(|limit| (self.tally(&workspace), limit));
         let (since, share) = (Instant::now(), command.share);
         let mut watch = Watch { watched: self, workspace, since, start, size, share, bound: None };
-        watch.bound_files();
+        watch.bound_files().await;
         watch.share.removes_only = watch.removes_only().await;
         watch
     }
@@ -99,12 +101,12 @@ impl WatchedSandbox {
 
 impl Watch<'_> {
     /// Bounds each file by what is left of the disk and of the workspace.
-    fn bound_files(&mut self) {
+    async fn bound_files(&mut self) {
         let of_disk = self.start.iter().map(Disk::left).min().unwrap_or(u64::MAX);
-        let of_workspace = self.size.as_ref().map_or(u64::MAX, |(tally, limit)| {
-            let holds = tally.newest().map_or(0, |newest| newest.size.bytes);
-            limit.bytes.saturating_sub(holds)
-        });
+        let of_workspace = match &self.size {
+            None => u64::MAX,
+            Some((tally, limit)) => limit.bytes.saturating_sub(self.read_held(tally, *limit).await),
+        };
         let least = of_disk.min(of_workspace).max(SLACK.bytes);
         if least < self.share.file_bytes {
             self.share.file_bytes = least;
@@ -112,6 +114,14 @@ impl Watch<'_> {
             let bound = if is_of_disk { Limit::FileOfDisk } else { Limit::FileOfWorkspace };
             self.bound = Some(bound(least));
         }
+    }
+
+    /// Returns the bytes that a workspace holds. Of one that was nearly full, much may have been deleted since.
+    async fn read_held(&self, tally: &Arc<Tally>, limit: TreeSize) -> u64 {
+        let Some(newest) = tally.newest() else { return 0 };
+        let is_nearly_full = limit.bytes.saturating_sub(newest.size.bytes) < NEARLY;
+        let fresh = if is_nearly_full { self.wait_for_count(tally, limit).await } else { None };
+        fresh.unwrap_or(newest).size.bytes
     }
 
     /// Whether the command may remove files only. Where the disk is nearly full, those whose workspaces are beyond their limits
@@ -128,21 +138,32 @@ impl Watch<'_> {
         if !tally.newest().is_some_and(is_beyond) {
             return false;
         }
+        self.wait_for_count(tally, *limit).await.is_none_or(is_beyond)
+    }
+
+    /// Waits for a count of after the command's begin; `None` if it takes too long.
+    async fn wait_for_count(&self, tally: &Arc<Tally>, limit: TreeSize) -> Option<Counted> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            if let Some(counted) = self.count(&self.start, tally, *limit) {
-                return is_beyond(counted);
+            if let Some(counted) = self.count(&self.start, tally, limit, true) {
+                return Some(counted);
             }
             tokio::time::sleep(TICK).await;
         }
-        true
+        None
     }
 
     /// The newest count, if it is of after the command's begin: an older one may be of before a command that has grown the
-    /// workspace, and this may be the one that deletes.
-    fn count(&self, now: &[Disk], tally: &Arc<Tally>, limit: TreeSize) -> Option<Counted> {
+    /// workspace, and this may be the one that deletes. `is_awaited`: a command waits for it.
+    fn count(
+        &self,
+        now: &[Disk],
+        tally: &Arc<Tally>,
+        limit: TreeSize,
+        is_awaited: bool,
+    ) -> Option<Counted> {
         let used = now.first().map(Disk::used).unwrap_or_default();
-        let is_soon = now.iter().any(Disk::is_low);
+        let is_soon = is_awaited || now.iter().any(Disk::is_low);
         tally.refresh(&self.workspace, used, limit, is_soon, &self.watched.counts);
         tally.newest().filter(|newest| newest.at >= self.since)
     }
@@ -155,7 +176,7 @@ impl Watch<'_> {
             let mut pause = self.pause(&now);
             let mut has_grown = self.size.is_none();
             if let Some((tally, limit)) = &self.size
-                && let Some(counted) = self.count(&now, tally, *limit)
+                && let Some(counted) = self.count(&now, tally, *limit, false)
             {
                 let begun = *begun_with.get_or_insert(counted.size);
                 if let Some(met) = beyond(counted.size, begun, *limit) {

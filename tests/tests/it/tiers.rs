@@ -236,7 +236,7 @@ async fn a_workspace_that_is_full_is_a_result_of_its_command() -> Result<()> {
     let world = World::new().await?;
     let up = world.up_with(&["--workspace-size=8MiB", "--disk-reserve=1"]).await?;
     let place = world.workspace("full")?;
-    let fill = "while :; do head -c 512K /dev/zero >full$((n++)); sleep 0.1; done";
+    let fill = "while :; do n=$((n+1)); head -c 512K /dev/zero >full$n; sleep 0.1; done";
     let settled = call(&world, &up, &place, "fill it", fill).await?;
     let text = settled["output"].as_str().unwrap_or_default();
     ensure!(settled["outcome"] == "failed", "{settled}");
@@ -244,11 +244,11 @@ async fn a_workspace_that_is_full_is_a_result_of_its_command() -> Result<()> {
     ensure!(text.contains(", and its limit is 8 MiB; delete what is not needed"), "{text}");
     let settled = call(&world, &up, &place, "empty it", "rm full*; echo removed").await?;
     ensure!(settled["output"] == "removed\n(exit code 0)", "{settled}");
-    // One file is bounded by what is left: its program ends, and the command goes on.
-    let line = "head -c 16M /dev/zero >one; stat -c %s one; rm one";
+    // One file is bounded by what is left, of what was not deleted.
+    let line = "head -c 7M /dev/zero >fits; rm fits; head -c 16M /dev/zero >one";
     let settled = call(&world, &up, &place, "one file", line).await?;
     let text = settled["output"].as_str().unwrap_or_default();
-    ensure!(text.contains("workspace full: a file reached "), "{text}");
+    ensure!(text.contains("workspace full: a file reached 8 MiB"), "{text}");
     oracle(up.api(), world.model()).await?;
     up.stop(&world).await
 }
