@@ -49,10 +49,11 @@ impl Up {
         environment: &[(String, String)],
         key: Option<&str>,
     ) -> Result<Self> {
-        Self::launch_by(world, &[], args, environment, key).await
+        let by = [executable()?.display().to_string()];
+        Self::launch_by(world, &by, args, environment, key).await
     }
 
-    /// Like [`Up::launch`], with words before its command line: a program that makes it somebody else's.
+    /// Like [`Up::launch`], by a command line whose last word is the executable: a program before it makes it somebody else's.
     ///
     /// # Errors
     /// Those of [`Up::launch`].
@@ -67,7 +68,6 @@ impl Up {
         let profile = (PROFILE_VARIABLE.to_owned(), world.profile().display().to_string());
         let environment: Vec<_> = [profile].into_iter().chain(environment.to_vec()).collect();
         let mut words = by.to_vec();
-        words.push(executable()?.display().to_string());
         words.extend(args.iter().cloned());
         let program = PathBuf::from(words.remove(0));
         let mut process = Process::start("up", &program, &words, &environment, &world.logs())?;

@@ -224,8 +224,14 @@ fn forbidden() -> io::Result<Rules> {
 
 /// The ways to take space of a disk without writing: the call, and the older requests that come to the same.
 fn allocations() -> io::Result<Rules> {
-    // FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE.
-    let requests = [0x4030_5828, 0x4030_582A, 0x4030_5839];
+    let requests = [
+        0x4030_580A, // XFS_IOC_ALLOCSP
+        0x4030_5824, // XFS_IOC_ALLOCSP64
+        0x4030_5828, // FS_IOC_RESVSP
+        0x4030_582A, // FS_IOC_RESVSP64
+        0x4030_5839, // FS_IOC_ZERO_RANGE
+        0x401C_5820, // FS_IOC_FSSETXATTR: a hint of 1 GiB makes each written byte take as much
+    ];
     let requests = requests.map(|request| rule(vec![is(1, request)]));
     Ok(BTreeMap::from([
         (libc::SYS_fallocate, Vec::new()),

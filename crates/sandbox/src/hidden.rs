@@ -60,9 +60,12 @@ const BROWSERS: [&str; 4] =
 pub struct HiddenPaths(Arc<[PathBuf]>);
 
 impl HiddenPaths {
-    /// Hides these; relative ones are left out.
+    /// Hides these, and what those of them that are links lead to now, so that a command that removes such a link uncovers
+    /// nothing. Relative ones are left out. Blocking.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        let paths: BTreeSet<_> = paths.into_iter().filter(|path| path.is_absolute()).collect();
+        let given = paths.into_iter().filter(|path| path.is_absolute());
+        let both = given.flat_map(|path| [path.canonicalize().ok(), Some(path)]);
+        let paths: BTreeSet<_> = both.flatten().collect();
         Self(paths.into_iter().collect())
     }
 
@@ -159,5 +162,22 @@ mod tests {
         assert_eq!(hidden.around(&root.join("laterally")), None);
         let real = fs::metadata(root.join("real")).unwrap();
         assert!(hidden.identities().contains(real.dev(), real.ino()));
+    }
+
+    #[test]
+    fn a_removed_link_uncovers_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("dotfiles/aws")).unwrap();
+        symlink("dotfiles", root.join("dots")).unwrap();
+        symlink("dots/aws", root.join(".aws")).unwrap();
+        let hidden = HiddenPaths::new([root.join(".aws")]);
+        for link in [".aws", "dots"] {
+            fs::remove_file(root.join(link)).unwrap();
+            assert_eq!(hidden.below(&root), [root.join("dotfiles/aws")], "{link}");
+            assert!(hidden.around(&root.join("dotfiles/aws/credentials")).is_some(), "{link}");
+            let real = fs::metadata(root.join("dotfiles/aws")).unwrap();
+            assert!(hidden.identities().contains(real.dev(), real.ino()), "{link}");
+        }
     }
 }

@@ -304,7 +304,15 @@ async fn commands_see_nothing_in_place_of_what_is_hidden() {
         fs::create_dir_all(place.join(".local/data")).expect("a folder");
         fs::write(place.join(".local/data/secrets.key"), "s3cret").expect("a file");
         fs::write(place.join(".netrc"), "s3cret").expect("a file");
-        let hidden = HiddenPaths::new([".local/data", ".netrc"].map(|path| place.join(path)));
+        fs::create_dir(place.join("dots")).expect("a folder");
+        fs::write(place.join("dots/aws"), "s3cret").expect("a file");
+        std::os::unix::fs::symlink("dots/aws", place.join(".aws")).expect("a link");
+        let paths = [".local/data", ".netrc", ".aws"].map(|path| place.join(path));
+        let hidden = HiddenPaths::new(paths);
+        if found.tier != Tier::C {
+            // What a command before did.
+            fs::remove_file(place.join(".aws")).expect("removed");
+        }
         let look = "grep -rs s3cret . ; find . -name secrets.key -exec cat {} +; ls -A .local/data; \
                     mv .local/data x; rm -f .netrc; echo y >.netrc; mv .local y; cat y/data/*; echo looked";
         let mut command = script(look, &place, "a");

@@ -3,14 +3,16 @@
 
 #![allow(clippy::print_stderr, reason = "a run says what it skipped, and why")]
 
-use std::os::unix::fs::chown;
-use std::path::Path;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use journeys::{KEY, Up, World, another_organisation, events_of, executable, oracle, oracle_of};
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
+use tempfile::TempDir;
 
 /// A user whom each system has, with a name, and with nothing of ours.
 const SOMEBODY: u32 = 1;
@@ -54,22 +56,41 @@ impl Who {
         }
     }
 
-    fn command(self) -> Result<Command> {
-        let mut words = self.words();
-        words.push(executable()?.display().to_string());
+    fn command(self, executable: &Path) -> Command {
+        let words = self.words();
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).env("HOME", "/nonexistent");
-        Ok(command)
+        command.args(&words[1..]).arg(executable).env("HOME", "/nonexistent");
+        command
     }
 
     /// The reason why this machine cannot show what this one meets.
-    fn missing(self) -> Result<Option<String>> {
+    fn missing(self, executable: &Path) -> Result<Option<String>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Some("only root can become others".to_owned()));
         }
-        let tried = self.command()?.arg("--version").output()?;
+        let tried = self.command(executable).arg("--version").output()?;
         let why = String::from_utf8_lossy(&tried.stderr).into_owned();
         Ok((!tried.status.success()).then_some(why))
+    }
+}
+
+/// The executable in a folder that everybody may enter: that of the build may be below root's home.
+struct Shared {
+    path: PathBuf,
+    /// Held, since it is removed with this.
+    _folder: TempDir,
+}
+
+impl Shared {
+    fn share() -> Result<Self> {
+        let (folder, built) = (tempfile::tempdir()?, executable()?);
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+        let path = folder.path().join("opencode-cloud");
+        // A link is quicker than a copy, where one file system holds both.
+        if std::fs::hard_link(&built, &path).is_err() {
+            std::fs::copy(&built, &path)?;
+        }
+        Ok(Self { path, _folder: folder })
     }
 }
 
@@ -91,12 +112,13 @@ fn tiers(said: &str) -> Vec<&str> {
 
 #[test]
 fn doctor_lists_tiers_and_features_with_reasons() -> Result<()> {
+    let shared = Shared::share()?;
     for who in Who::ALL {
-        if let Some(why) = who.missing()? {
+        if let Some(why) = who.missing(&shared.path)? {
             skip(&[who.tier()], &why)?;
             continue;
         }
-        let ended = who.command()?.args(["doctor", "--disk-reserve=1"]).output()?;
+        let ended = who.command(&shared.path).args(["doctor", "--disk-reserve=1"]).output()?;
         let said = String::from_utf8_lossy(&ended.stdout).into_owned();
         ensure!(ended.status.success(), "{who:?}: {said}");
         let tiers = tiers(&said);
@@ -140,7 +162,8 @@ async fn call(world: &World, up: &Up, place: &Path, name: &str, line: &str) -> R
 
 /// An `up` in a new folder, as the first one of somebody.
 async fn first_start(who: Who, tier: &str) -> Result<()> {
-    if let Some(why) = who.missing()? {
+    let shared = Shared::share()?;
+    if let Some(why) = who.missing(&shared.path)? {
         return skip(&[tier], &why);
     }
     let world = World::new().await?;
@@ -153,7 +176,8 @@ async fn first_start(who: Who, tier: &str) -> Result<()> {
     let words =
         [world.flags(), vec!["--port=0".to_owned(), "--disk-reserve=1".to_owned()]].concat();
     let args: Vec<_> = ["up".to_owned()].into_iter().chain(words).collect();
-    let up = Up::launch_by(&world, &who.words(), &args, &[], Some(KEY)).await?;
+    let by = [who.words(), vec![shared.path.display().to_string()]].concat();
+    let up = Up::launch_by(&world, &by, &args, &[], Some(KEY)).await?;
     let said = up.process().stderr();
     let lines: Vec<_> = said.lines().filter(|line| line.contains("sandbox: ")).collect();
     let [line] = lines[..] else { anyhow::bail!("one line: {said}") };
