@@ -46,9 +46,14 @@ pub(super) fn is_harmless(text: &str) -> bool {
         }
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
         let setting = format!("{section}.{}", key.trim().to_ascii_lowercase());
-        // `ext::` and other helpers of transports run programs.
-        HARMLESS.contains(&setting.as_str()) && !(setting.ends_with(".url") && value.contains("::"))
+        HARMLESS.contains(&setting.as_str()) && is_plain(value)
     })
+}
+
+/// Returns whether a value says what it seems to, and names no helper of a transport, such as `ext::`, which runs programs: git
+/// takes `ext:"":sh` for one, and an address where the name of a remote is expected.
+fn is_plain(value: &str) -> bool {
+    !value.contains(['"', '\\']) && !value.contains("::")
 }
 
 /// Returns a section's name, with `*` for its second part.
@@ -94,6 +99,11 @@ mod tests {
             "[alias]\n\tst = !x\n",
             "[remote \"a\"]\n\tuploadpack = x\n",
             "[remote \"a\"]\n\turl = ext::sh -c x\n",
+            "[remote \"a\"]\n\turl = ext:\"\":sh -c x\n",
+            "[remote \"a\"]\n\turl = \"ext:\":sh -c x\n",
+            "[remote \"a\"]\n\turl = ext:\\\":sh\n",
+            "[branch \"main\"]\n\tremote = ext::sh -c x\n",
+            "[submodule \"a\"]\n\turl = ext::sh -c x\n",
             "[remote \"a\\\"]\n[core]\n\tfsmonitor = x\n",
             "[extensions]\n\tworktreeConfig = true\n",
             "fsmonitor = x\n",
