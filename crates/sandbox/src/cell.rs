@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command as StdCommand, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,6 +28,7 @@ use crate::command::{
 use crate::control::Report;
 use crate::environment::{Environment, Exit};
 use crate::exit::{Exits, Opening, Reach, Refusals};
+use crate::launcher::Launcher;
 use crate::limits::Limits;
 use crate::outputs::Outputs;
 use crate::process::{DEATH, DRAIN, bounds, not_begun};
@@ -54,6 +54,8 @@ pub struct CellOptions {
     pub launcher: PathBuf,
     /// Its arguments.
     pub prefix: Vec<OsString>,
+    /// One that runs already, of a worker that has no right to start another; without, one is started when it is needed.
+    pub started: Option<Arc<Launcher>>,
     /// The part of the worker's environment that commands see.
     pub environment: Environment,
     /// Folders of the host that commands see.
@@ -84,19 +86,6 @@ struct Key {
     workspace: PathBuf,
     lock: Option<PathBuf>,
     network: Reach,
-}
-
-/// A launcher that runs.
-struct Launcher {
-    process: Child,
-    socket: StdUnixStream,
-}
-
-impl Drop for Launcher {
-    fn drop(&mut self) {
-        // It ends with its socket, when its last keeper has; nobody waits for that here.
-        let _may_be_over = self.process.try_wait();
-    }
 }
 
 /// A keeper that runs, and where it takes requests.
@@ -179,34 +168,29 @@ impl CellSandbox {
 
     /// Sends a request to the launcher, which is started when there is none.
     fn ask_launcher(&self, request: &CellRequest, fds: [&OwnedFd; 2]) -> io::Result<()> {
-        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
         let fds = fds.map(AsFd::as_fd);
-        if let Some(running) = &mut *launcher {
-            match wire::send(&running.socket, request, &fds) {
+        if let Some(started) = &self.options.started {
+            return started.ask(request, &fds).map_err(|error| match error.kind() {
+                ErrorKind::BrokenPipe => io::Error::other(
+                    "it was killed, and only root could start another one; restart this service",
+                ),
+                _ => error,
+            });
+        }
+        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = &*launcher {
+            match running.ask(request, &fds) {
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                     tracing::warn!("the sandbox's launcher was lost; another one is started");
-                    let _reaped = running.process.wait();
                     *launcher = None;
                 }
                 sent => return sent,
             }
         }
-        let started = self.start_launcher()?;
-        wire::send(&started.socket, request, &fds)?;
+        let started = Launcher::start(&self.options.launcher, &self.options.prefix)?;
+        started.ask(request, &fds)?;
         *launcher = Some(started);
         Ok(())
-    }
-
-    fn start_launcher(&self) -> io::Result<Launcher> {
-        let (ours, theirs) = StdUnixStream::pair()?;
-        let process = StdCommand::new(&self.options.launcher)
-            .args(&self.options.prefix)
-            .env_clear()
-            .current_dir("/")
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .spawn()?;
-        Ok(Launcher { process, socket: ours })
     }
 
     async fn make(&self, command: &Command) -> Result<LiveCell, SandboxError> {

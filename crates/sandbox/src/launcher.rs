@@ -1,18 +1,23 @@
 //! The process that starts cells for one worker: our executable again, started before anything secret is read, with one
-//! thread and an empty environment. Where it is root's, it has the rights that the worker's commands must never have.
+//! thread and an empty environment. Where it is root's, it has the rights that the worker's commands must never have, and
+//! that the worker itself has given up. A guard above it starts another one where it is killed.
 //!
 //! Invariant: it inherits what a killed keeper leaves, and keeps that cell's lock until the last of it is gone.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, chdir, getpid, set_child_subreaper, setsid, wait};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{
+    Pid, WaitOptions, chdir, getpid, set_child_subreaper, setsid, wait, waitpid,
+};
 
 use crate::filter::{Filters, Sockets};
 use crate::keeper::{self, Inherited};
@@ -22,20 +27,78 @@ use crate::lock::CellLock;
 use crate::sys::{self, Forked};
 use crate::wire::{self, CellAnswer, CellRequest};
 
-/// Runs the launcher: what the hidden subcommand given to [`crate::CellSandbox`] calls, before anything else of the
-/// process is set up. Its standard input is a socket to the worker.
+/// A launcher that runs, as its worker has it. It ends with its socket, when its last keeper has.
+#[derive(Debug)]
+pub struct Launcher {
+    guard: Child,
+    socket: UnixStream,
+}
+
+impl Launcher {
+    /// Starts one: `executable` calls [`main`] when its arguments are `prefix`.
+    ///
+    /// # Errors
+    /// When the executable cannot be run.
+    pub fn start(executable: &Path, prefix: &[OsString]) -> io::Result<Self> {
+        let (socket, theirs) = UnixStream::pair()?;
+        let guard = Command::new(executable)
+            .args(prefix)
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Self { guard, socket })
+    }
+
+    /// Asks it for a cell. `BrokenPipe`: it and its guard are gone.
+    pub(crate) fn ask(&self, request: &CellRequest, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        wire::send(&self.socket, request, fds)
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        // Nobody waits here until the last keeper has ended.
+        let _may_be_over = self.guard.try_wait();
+    }
+}
+
+/// Runs the launcher: what the hidden subcommand given to [`Launcher::start`] calls, before anything else of the process is
+/// set up. Its standard input is a socket to the worker.
 pub fn main() -> ExitCode {
-    match serve() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Its worker sees the socket end, and says so.
-            let line = format!("the sandbox's launcher cannot work: {error}\n");
-            let _unwritable = rustix::io::write(io::stderr(), line.as_bytes());
-            ExitCode::FAILURE
+    match start_again_when_killed() {
+        Ok(code) => code,
+        Err(error) => fail(&error),
+    }
+}
+
+/// The guard: the launcher is its child, on the same socket. The worker may have no right to start one.
+fn start_again_when_killed() -> io::Result<ExitCode> {
+    // What ends a service is told to all of its processes, and this one ends with its child.
+    let _blocked = sys::signals_as_descriptor(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
+    rustix::thread::set_name(kill::LAUNCHER)?;
+    loop {
+        let child = match sys::fork(0)? {
+            Forked::Child => {
+                return Ok(serve().map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS));
+            }
+            Forked::Parent { pid, .. } => pid,
+        };
+        match retry_on_intr(|| waitpid(Some(child), WaitOptions::empty()))? {
+            Some((_, status)) if status.signaled() => {}
+            Some((_, status)) if status.exit_status() == Some(0) => return Ok(ExitCode::SUCCESS),
+            _ => return Ok(ExitCode::FAILURE),
         }
     }
 }
 
+/// Says why it ends. Its worker sees the socket end, and says so.
+fn fail(error: &io::Error) -> ExitCode {
+    let line = format!("the sandbox's launcher cannot work: {error}\n");
+    let _unwritable = rustix::io::write(io::stderr(), line.as_bytes());
+    ExitCode::FAILURE
+}
 /// A cell that was started.
 struct Cell {
     keeper: Pid,
@@ -53,7 +116,6 @@ fn serve() -> io::Result<()> {
     drop(nothing);
     let _leads_one_already = setsid(); // Ctrl-C at the worker's terminal is the worker's affair
     chdir("/")?;
-    rustix::thread::set_name(kill::LAUNCHER)?;
     set_child_subreaper(Some(getpid()))?;
     let signals = sys::signals_as_descriptor(&[libc::SIGCHLD, libc::SIGTERM])?;
     let filters = Filters::compile(Sockets::Usual)?;

@@ -1,3 +1,6 @@
+//! What root's processes give up. Root's files stay root's: this makes what a fault in the service can do smaller, and is no
+//! boundary.
+
 use std::io;
 
 use rustix::io::Errno;
@@ -6,9 +9,9 @@ use rustix::thread::{
     set_capabilities, set_no_new_privs,
 };
 
-/// All that a service of root's needs: to make cells and change users, to end what it started, to see who holds a lock, and
-/// to reach a workspace whoever owns it.
-const NEEDED: CapabilitySet = CapabilitySet::CHOWN
+/// What the service itself does as root, once its launcher runs: to reach a workspace whoever owns it, to start Postgres as
+/// its user, to end what it started, to see who holds a lock, and to listen on a low port.
+const OF_FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)
@@ -17,26 +20,48 @@ const NEEDED: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETPCAP)
-    .union(CapabilitySet::SETFCAP)
     .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::SYS_PTRACE);
+
+/// The same, and what a launcher needs to make cells.
+const NEEDED: CapabilitySet = OF_FILES
+    .union(CapabilitySet::SETFCAP)
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::SYS_CHROOT)
-    .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::SYS_RESOURCE);
 
 /// Gives up the capabilities that no service needs, for this process and all that it starts: modules, raw devices and
 /// sockets, clocks, BPF and the like. Programs with setuid bits give it none back. Say it while there is one thread.
 ///
-/// Root's files stay root's: this makes the kernel's surface smaller, and is no boundary.
-///
 /// # Errors
 /// When the system refuses, which no Linux does.
 pub fn keep_needed_rights() -> io::Result<()> {
+    keep(NEEDED)
+}
+
+/// Gives up besides what only a launcher needs: mounts, namespaces, networks, limits. What is started afterwards has none of
+/// it either. Say it while there is one thread.
+///
+/// # Errors
+/// When the system refuses, which no Linux does.
+pub fn keep_rights_to_files() -> io::Result<()> {
+    keep(OF_FILES)
+}
+
+/// Whether this process could make cells of tier A: it has rights that [`keep_rights_to_files`] gives up.
+///
+/// # Errors
+/// When the system refuses, which no Linux does.
+pub fn has_rights_to_make_cells() -> io::Result<bool> {
+    Ok(capabilities(None)?.permitted.contains(CapabilitySet::SYS_ADMIN))
+}
+
+fn keep(kept: CapabilitySet) -> io::Result<()> {
     set_no_new_privs(true)?;
     for number in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << number);
-        if NEEDED.contains(one) {
+        if kept.contains(one) {
             continue;
         }
         match remove_capability_from_bounding_set(one) {
@@ -50,9 +75,9 @@ pub fn keep_needed_rights() -> io::Result<()> {
     Ok(set_capabilities(
         None,
         CapabilitySets {
-            effective: effective & NEEDED,
-            permitted: permitted & NEEDED,
-            inheritable: inheritable & NEEDED,
+            effective: effective & kept,
+            permitted: permitted & kept,
+            inheritable: inheritable & kept,
         },
     )?)
 }

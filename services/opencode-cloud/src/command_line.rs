@@ -11,6 +11,7 @@ use tasks::CancellationToken;
 
 use crate::serve::credentials_cmd::{self, CredentialsCommand};
 use crate::serve::placement_cmd::{PlacementCommand, What};
+use crate::serve::rights::RightsOfRoot;
 use crate::serve::up::Hints;
 use crate::serve::{
     ServeError, cluster, doctor_cmd, level_cmd, migrate, owner_link_cmd, placement_cmd, roles,
@@ -97,25 +98,48 @@ fn dispatch(command: Command) -> ExitCode {
         Command::SimulatedModel(args) => {
             simulated::execute(&args, &mut screen).map_err(Failure::from)
         }
-        Command::Up(args) => server_with(QUIET_LOG_FILTER, |stop| {
-            up::execute(*args, Hints::Shown, stop, &mut screen)
-        }),
-        Command::Serve(args) => server(|stop| up::execute(*args, Hints::Left, stop, &mut screen)),
-        Command::Migrate(args) => server(|_| migrate::execute(args, &mut screen)),
-        Command::FeatureLevel(args) => server(|_| level_cmd::execute(args, &mut screen)),
-        Command::Doctor(args) => server(|_| doctor_cmd::execute(*args, &mut screen)),
-        Command::OwnerLink(args) => server(|_| owner_link_cmd::execute(args, &mut screen)),
-        Command::Credentials(command) => server(|_| credentials_cmd::execute(command, &mut screen)),
-        Command::Secrets(command) => server(|_| secrets_cmd::execute(command, &mut screen)),
-        Command::Gateway(args) => server(|stop| roles::gateway(*args, stop)),
-        Command::Worker(args) => server(|stop| roles::worker(*args, stop)),
+        Command::Up(args) => {
+            let rights = RightsOfRoot::to_run_commands(args.drains.trust_tools);
+            server_with(rights, QUIET_LOG_FILTER, |stop| {
+                up::execute(*args, Hints::Shown, stop, &mut screen)
+            })
+        }
+        Command::Serve(args) => {
+            let rights = RightsOfRoot::to_run_commands(args.drains.trust_tools);
+            server(rights, |stop| up::execute(*args, Hints::Left, stop, &mut screen))
+        }
+        Command::Migrate(args) => {
+            server(RightsOfRoot::Needed, |_| migrate::execute(args, &mut screen))
+        }
+        Command::FeatureLevel(args) => {
+            server(RightsOfRoot::Needed, |_| level_cmd::execute(args, &mut screen))
+        }
+        Command::Doctor(args) => {
+            server(RightsOfRoot::Needed, |_| doctor_cmd::execute(*args, &mut screen))
+        }
+        Command::OwnerLink(args) => {
+            server(RightsOfRoot::Needed, |_| owner_link_cmd::execute(args, &mut screen))
+        }
+        Command::Credentials(command) => {
+            server(RightsOfRoot::Needed, |_| credentials_cmd::execute(command, &mut screen))
+        }
+        Command::Secrets(command) => {
+            server(RightsOfRoot::Needed, |_| secrets_cmd::execute(command, &mut screen))
+        }
+        Command::Gateway(args) => server(RightsOfRoot::Files, |stop| roles::gateway(*args, stop)),
+        Command::Worker(args) => {
+            let rights = RightsOfRoot::to_run_commands(args.drains.trust_tools);
+            server(rights, |stop| roles::worker(*args, stop))
+        }
         Command::Placement(PlacementCommand { what: What::Serve(args) }) => {
-            server(|stop| roles::placement(*args, stop))
+            server(RightsOfRoot::Files, |stop| roles::placement(*args, stop))
         }
         Command::Placement(PlacementCommand { what }) => {
-            server(|_| placement_cmd::execute(what, &mut screen))
+            server(RightsOfRoot::Needed, |_| placement_cmd::execute(what, &mut screen))
         }
-        Command::DevCluster(args) => server(|stop| cluster::execute(*args, stop, &mut screen)),
+        Command::DevCluster(args) => {
+            server(RightsOfRoot::Needed, |stop| cluster::execute(*args, stop, &mut screen))
+        }
     };
     match ended {
         Ok(code) => ExitCode::from(code),
@@ -168,14 +192,15 @@ const LOG_FORMAT: &str = "OPENCODE_CLOUD_LOG_FORMAT";
 
 /// Runs a server subcommand: logs to standard error, and cancels the token on SIGINT and SIGTERM. Before that it
 /// closes its memory and environment, which hold secrets, to other processes, and gives up rights that it does not need.
-fn server<F>(work: impl FnOnce(CancellationToken) -> F) -> Result<u8, Failure>
+fn server<F>(rights: RightsOfRoot, work: impl FnOnce(CancellationToken) -> F) -> Result<u8, Failure>
 where
     F: Future<Output = Result<u8, ServeError>>,
 {
-    server_with(LOG_FILTER, work)
+    server_with(rights, LOG_FILTER, work)
 }
 
 fn server_with<F>(
+    rights: RightsOfRoot,
     default_filter: &str,
     work: impl FnOnce(CancellationToken) -> F,
 ) -> Result<u8, Failure>
@@ -184,8 +209,9 @@ where
 {
     let closed = sandbox::close_to_other_processes();
     closed.map_err(|source| CliError::Io { doing: "cannot close its memory to others", source })?;
-    let kept = sandbox::keep_needed_rights();
-    kept.map_err(|source| CliError::Io { doing: "cannot give up rights", source })?;
+    rights
+        .give_up_others()
+        .map_err(|source| CliError::Io { doing: "cannot give up rights", source })?;
     let filter = std::env::var_os(boot::telemetry::LOG_VARIABLE);
     let filter = filter.as_ref().and_then(|filter| filter.to_str()).unwrap_or(default_filter);
     let json = std::env::var_os(LOG_FORMAT).is_some_and(|format| format == "json");
@@ -211,7 +237,7 @@ mod tests {
     fn a_server_is_closed_to_other_processes_from_its_start() {
         use rustix::process::{DumpableBehavior, dumpable_behavior};
         assert_eq!(dumpable_behavior().expect("a state"), DumpableBehavior::Dumpable);
-        let closed = server(|_| async {
+        let closed = server(RightsOfRoot::Needed, |_| async {
             let state = dumpable_behavior().expect("a state");
             Ok(u8::from(state == DumpableBehavior::NotDumpable))
         });
@@ -222,15 +248,18 @@ mod tests {
     fn a_server_gives_up_rights_that_it_does_not_need() {
         use rustix::thread::no_new_privs;
         use rustix::thread::{CapabilitySet, capabilities, capability_is_in_bounding_set};
-        let kept = server(|_| async {
-            let module = CapabilitySet::SYS_MODULE;
-            let has_it = capabilities(None).expect("known").permitted.contains(module);
-            // Only who had it can give it up for children.
-            let is_root = rustix::process::geteuid().is_root();
-            let children = is_root && capability_is_in_bounding_set(module).expect("known");
-            Ok(u8::from(no_new_privs().expect("known") && !has_it && !children))
-        });
-        assert_eq!(kept.expect("it runs"), 1);
+        let gives_up = |rights, right| {
+            let kept = server(rights, |_| async move {
+                let has_it = capabilities(None).expect("known").permitted.contains(right);
+                // Only who had it can give it up for children.
+                let is_root = rustix::process::geteuid().is_root();
+                let children = is_root && capability_is_in_bounding_set(right).expect("known");
+                Ok(u8::from(no_new_privs().expect("known") && !has_it && !children))
+            });
+            kept.expect("it runs") == 1
+        };
+        assert!(gives_up(RightsOfRoot::Needed, CapabilitySet::SYS_MODULE));
+        assert!(gives_up(RightsOfRoot::Files, CapabilitySet::SYS_ADMIN));
     }
 
     #[test]

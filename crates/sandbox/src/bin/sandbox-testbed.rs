@@ -54,6 +54,7 @@ async fn sandbox(directory: &Path) -> Result<FoundTier, String> {
         cells: CellOptions {
             launcher: this.clone(),
             prefix: vec!["launch".into()],
+            started: None,
             environment: Environment::from_vars(std::env::vars_os()),
             toolchains: Toolchains::find(std::env::vars_os()),
             spool_directory: std::env::temp_dir(),

@@ -22,6 +22,7 @@ pub(crate) fn options(at_most: Tier, limits: Limits) -> TierOptions {
         cells: CellOptions {
             launcher: TESTBED.into(),
             prefix: vec!["launch".into()],
+            started: None,
             environment: Environment::from_vars(std::env::vars_os()),
             toolchains: Toolchains::find(std::env::vars_os()),
             spool_directory: std::env::temp_dir(),

@@ -32,6 +32,7 @@ pub mod placement_cmd;
 mod placement_role;
 mod price;
 mod reports;
+pub(crate) mod rights;
 pub mod roles;
 pub mod secrets;
 pub mod secrets_cmd;

@@ -14,6 +14,7 @@ use store::{Store, StoreError};
 use tasks::CancellationToken;
 
 use super::args::DrainArgs;
+use super::rights::{EXECUTABLE, launcher_words, started_launcher};
 
 /// How long it is believed that there is one organisation.
 const FRESH_FOR: Duration = Duration::from_secs(5);
@@ -73,11 +74,12 @@ impl CommandPolicy {
         workspaces: &Path,
         exits: Option<Arc<dyn Exits>>,
     ) -> TierOptions {
-        let this = PathBuf::from("/proc/self/exe");
+        let this = PathBuf::from(EXECUTABLE);
         TierOptions {
             cells: CellOptions {
                 launcher: this.clone(),
-                prefix: vec![OsString::from(crate::TOOL_LAUNCHER)],
+                prefix: launcher_words(),
+                started: started_launcher(),
                 environment: Environment::from_vars(std::env::vars_os()),
                 toolchains: Toolchains::find(std::env::vars_os()),
                 spool_directory: spool.to_path_buf(),
