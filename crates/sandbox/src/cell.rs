@@ -170,11 +170,13 @@ impl CellSandbox {
     fn ask_launcher(&self, request: &CellRequest, fds: [&OwnedFd; 2]) -> io::Result<()> {
         let fds = fds.map(AsFd::as_fd);
         if let Some(started) = &self.options.started {
-            return started.ask(request, &fds).map_err(|error| match error.kind() {
-                ErrorKind::BrokenPipe => io::Error::other(
+            return started.ask(request, &fds).map_err(|error| {
+                if error.kind() != ErrorKind::BrokenPipe {
+                    return error;
+                }
+                io::Error::other(
                     "it was killed, and only root could start another one; restart this service",
-                ),
-                _ => error,
+                )
             });
         }
         let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
