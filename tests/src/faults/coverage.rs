@@ -52,6 +52,14 @@ pub enum Sight {
     OutcomeUnknown,
     /// A turn was lost with its worker.
     TurnLost,
+    /// A command made a tree that is deeper than a path can be long.
+    DeepTreeDug,
+    /// A command was ended since it filled its workspace.
+    WorkspaceFilled,
+    /// An inbox took no more.
+    InboxFilled,
+    /// A turn was completed whose provider counted what cannot be.
+    OddlyCounted,
 }
 
 /// The least number of each observation in one round of faults.
@@ -76,6 +84,10 @@ const REQUIRED: &[(Sight, u64)] = &[
     (Sight::OutcomeUnknown, 1),
     (Sight::PostgresStalled, 1),
     (Sight::SessionReborn, 3),
+    (Sight::DeepTreeDug, 1),
+    (Sight::WorkspaceFilled, 1),
+    (Sight::InboxFilled, 1),
+    (Sight::OddlyCounted, 2),
 ];
 
 /// The number of each observation.

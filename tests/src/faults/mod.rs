@@ -4,7 +4,8 @@
 //! seed ─▶ plan (pure) ───────────▶ injector ─SIGKILL, SIGSTOP, pg_terminate_backend─▶ cluster
 //!      └▶ workload (pure) ─▶ clients, a session each ─admit, retry, drop, interrupt──▶   │
 //!                            followers, a session each ◀─logs, now here, now there───────┤
-//!                            reborn: sessions deleted and made anew under the same id ───┘
+//!                            reborn: sessions deleted and made anew under the same id ───┤
+//!                            hostile: deep trees, full disks, huge inboxes, odd counts ──┘
 //! faults stop ─▶ everything settles ─▶ oracle + judge ─▶ a verdict, if coverage says that faults took effect
 //! ```
 //!
@@ -16,8 +17,10 @@
 mod client;
 mod coverage;
 mod follower;
+mod hostile;
 mod injector;
 mod judge;
+mod persistent;
 mod plan;
 mod reborn;
 mod rolling;

@@ -13,14 +13,15 @@ use anyhow::{Context, Result};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use tasks::CancellationToken;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::sleep;
 
 use super::coverage::Sight;
 use super::judge::PromptFates;
+use super::persistent::Persistent;
 use super::shared::{Shared, locked};
-use crate::api::{Answer, message_id};
+use crate::api::message_id;
 
 /// A word in every prompt of such a session, to tell its requests from those of lasting sessions.
 pub(crate) const MARKER: &str = "reborn";
@@ -28,32 +29,25 @@ pub(crate) const MARKER: &str = "reborn";
 pub(crate) const PREFIX: &str = "ses_reborn";
 /// A file in the Location to which each command appends its own line.
 const EFFECTS: &str = "reborn.txt";
-/// How long one try may take.
-const TRY: Duration = Duration::from_secs(5);
-/// How long a request may go unanswered, whatever fails.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// One session from its creation to its deletion.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Life {
-    id: String,
+    pub(crate) id: String,
     /// Its acknowledged prompts.
-    acknowledged: Vec<String>,
+    pub(crate) acknowledged: Vec<String>,
 }
 
 /// A client of one session that is deleted and created again.
 pub(crate) struct Reborn {
-    shared: Arc<Shared>,
+    sender: Persistent,
     directory: PathBuf,
     /// The client's number within the run.
     number: usize,
-    random: StdRng,
     /// The number of abandoned ids.
     fresh: usize,
     /// The number of requested commands.
     commands: usize,
-    /// Whether a request to the current id failed or got no answer.
-    uncertain: bool,
 }
 
 impl Reborn {
@@ -63,23 +57,24 @@ impl Reborn {
         number: usize,
         random: StdRng,
     ) -> Self {
-        Self { shared, directory, number, random, fresh: 0, commands: 0, uncertain: false }
+        let sender = Persistent::new(shared, random);
+        Self { sender, directory, number, fresh: 0, commands: 0 }
     }
 
     /// Runs until it is stopped, and returns the last life if it has not ended.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Option<Life> {
         loop {
-            if std::mem::take(&mut self.uncertain) {
+            if std::mem::take(&mut self.sender.is_uncertain) {
                 self.fresh += 1;
             }
             let id = format!("{PREFIX}-{}-{}", self.number, self.fresh);
             let mut life = Life { id, acknowledged: Vec::new() };
             self.create(&life.id).await?;
-            for _ in 0..self.random.random_range(1..=2) {
+            for _ in 0..self.sender.random.random_range(1..=2) {
                 let message = self.prompt(&life.id).await?;
                 life.acknowledged.push(message);
             }
-            let pause = Duration::from_millis(self.random.random_range(0..1_500));
+            let pause = Duration::from_millis(self.sender.random.random_range(0..1_500));
             tokio::select! {
                 () = sleep(pause) => {}
                 () = stop.cancelled() => {}
@@ -87,76 +82,35 @@ impl Reborn {
             if stop.is_cancelled() {
                 return Some(life);
             }
-            let certain = !self.uncertain;
+            let certain = !self.sender.is_uncertain;
             self.delete(&life.id).await?;
-            if certain && !self.uncertain {
-                self.shared.saw(Sight::SessionReborn);
+            if certain && !self.sender.is_uncertain {
+                self.sender.shared.saw(Sight::SessionReborn);
             }
         }
     }
 
     async fn create(&mut self, id: &str) -> Option<()> {
         let body = json!({ "directory": self.directory, "title": "reborn", "id": id });
-        let path = format!("/project/{}/session", self.shared.project);
-        self.until_done("a new session", Method::POST, &path, Some(&body)).await
+        let path = format!("/project/{}/session", self.sender.shared.project);
+        self.sender.send_until_done("a new session", Method::POST, &path, Some(&body)).await
     }
 
     async fn prompt(&mut self, id: &str) -> Option<String> {
         self.commands += 1;
         let line = format!("{MARKER}-{}-{}-{}", self.number, self.fresh, self.commands);
-        let seconds = f64::from(self.random.random_range(0..12)) / 10.0;
+        let seconds = f64::from(self.sender.random.random_range(0..12)) / 10.0;
         let text = format!("run echo {line} >> {EFFECTS}; sleep {seconds}");
         let message = message_id(0);
         let body = json!({ "messageID": message, "parts": [{ "type": "text", "text": text }] });
         let path = format!("/platform/session/{id}/message");
-        self.until_done("a prompt", Method::POST, &path, Some(&body)).await?;
+        self.sender.send_until_done("a prompt", Method::POST, &path, Some(&body)).await?;
         Some(message)
     }
 
     async fn delete(&mut self, id: &str) -> Option<()> {
         let path = format!("/platform/session/{id}");
-        self.until_done("a deletion", Method::DELETE, &path, None).await
-    }
-
-    /// Sends a request until it succeeds. Returns `None` if it was refused or took too long, which is a violation.
-    async fn until_done(
-        &mut self,
-        kind: &str,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Option<()> {
-        let begun = Instant::now();
-        loop {
-            let gateway = self.random.random_range(0..self.shared.gateways.len());
-            let api = &self.shared.gateways[gateway];
-            let mut request = api.request(method.clone(), path);
-            if let Some(body) = body {
-                request = request.json(body);
-            }
-            let why = match timeout(TRY, api.send(request)).await {
-                Ok(Ok(Answer { status: 200..300, .. })) => return Some(()),
-                // An earlier try has deleted it.
-                Ok(Ok(Answer { status: 404, .. }))
-                    if method == Method::DELETE && self.uncertain =>
-                {
-                    return Some(());
-                }
-                Ok(Ok(Answer { status: status @ 400..500, body })) => {
-                    self.shared.violated(format!("{kind} at {path} is refused: {status} {body}"));
-                    return None;
-                }
-                Ok(Ok(Answer { status, body })) => format!("status {status}: {body}"),
-                Ok(Err(error)) => format!("{error:#}"),
-                Err(_) => "no answer".to_owned(),
-            };
-            self.uncertain = true;
-            if begun.elapsed() > PATIENCE {
-                self.shared.violated(format!("{kind} at {path} is not answered: {why}"));
-                return None;
-            }
-            sleep(Duration::from_millis(self.random.random_range(50..300))).await;
-        }
+        self.sender.send_until_done("a deletion", Method::DELETE, &path, None).await
     }
 }
 

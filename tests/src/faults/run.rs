@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::client::Client;
 use super::coverage::Coverage;
 use super::follower::follow;
+use super::hostile::{Act, Hostile, WORKSPACE, script_odd_counts};
 use super::injector::{Injector, tell};
 use super::judge::{is_busy, judge_effects, judge_processes, judge_session, judge_usage};
 use super::plan::plan;
@@ -102,7 +103,7 @@ impl FaultRun {
     pub async fn run(&self) -> Result<Report> {
         tell(&format!("seed {}", self.seed));
         let world = World::new().await?;
-        let cluster = world.cluster(&[]).await?;
+        let cluster = world.cluster(&[WORKSPACE]).await?;
         let ended = Box::pin(self.attempt(&world, &cluster)).await;
         if let (Err(_), Some(folder)) = (&ended, &self.keep) {
             let folder = folder.join(format!("seed-{}", self.seed));
@@ -136,11 +137,19 @@ impl FaultRun {
             clients.spawn(client.run(no_more.clone()));
             followers.spawn(follow(shared.clone(), session, random(2), the_end.clone()));
         }
-        let mut reborn = JoinSet::new();
+        let mut lives = JoinSet::new();
         for number in 0..REBORN {
             let random = StdRng::seed_from_u64(self.seed ^ (4 << 32) ^ number as u64);
             let client = Reborn::new(shared.clone(), locations[0].clone(), number, random);
-            reborn.spawn(client.run(no_more.clone()));
+            lives.spawn(client.run(no_more.clone()));
+        }
+        script_odd_counts(&shared.model)?;
+        for (number, act) in Act::ALL.into_iter().enumerate() {
+            let random = StdRng::seed_from_u64(self.seed ^ (5 << 32) ^ number as u64);
+            let directory = world.workspace(&format!("hostile-{}", act.name()))?;
+            let project = cluster.gateway(0).project(&directory).await?;
+            let neighbour = Hostile::new(shared.clone(), act, (directory, project), random);
+            lives.spawn(neighbour.run(no_more.clone()));
         }
         let begun = Instant::now();
         let random = StdRng::seed_from_u64(self.seed ^ (3 << 32));
@@ -153,7 +162,7 @@ impl FaultRun {
             while let Some(ended) = clients.join_next().await {
                 ended.context("a client panicked")?;
             }
-            while let Some(left) = reborn.join_next().await {
+            while let Some(left) = lives.join_next().await {
                 note_left(&shared, left.context("a client panicked")?);
             }
             Ok(())
