@@ -129,7 +129,8 @@ impl CheckoutSandbox {
         if memory.unjudged.is_some() && found.unseen.is_none() {
             self.remember(workspace, |it| {
                 // Another command may have gone unjudged meanwhile.
-                it.unjudged = it.unjudged.take().filter(|now| Some(now) != memory.unjudged.as_ref());
+                it.unjudged =
+                    it.unjudged.take().filter(|now| Some(now) != memory.unjudged.as_ref());
             });
         }
         let found = if judgement.bad.is_empty() { found } else { self.look(fd).await? };

@@ -39,7 +39,8 @@ pub(super) enum Refusal {
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let short = |path: &[u8]| String::from_utf8_lossy(&path[..path.len().min(200)]).into_owned();
+        let short =
+            |path: &[u8]| String::from_utf8_lossy(&path[..path.len().min(200)]).into_owned();
         match self {
             Self::Unreadable => write!(f, "it is split or cannot be read; unset core.splitIndex"),
             Self::Submodule(path) => write!(
@@ -174,7 +175,8 @@ impl<'f> Source<'f> {
     }
 
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let after = self.at.checked_add(u64::try_from(N).ok()?).filter(|after| *after <= self.end)?;
+        let after =
+            self.at.checked_add(u64::try_from(N).ok()?).filter(|after| *after <= self.end)?;
         let mut bytes = [0; N];
         self.file.read_exact(&mut bytes).ok()?;
         self.at = after;
@@ -198,7 +200,8 @@ impl<'f> Source<'f> {
         let mut value = usize::from(byte & 0x7f);
         while byte & 0x80 != 0 {
             [byte] = self.take()?;
-            value = value.checked_add(1)?.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
+            value =
+                value.checked_add(1)?.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
         }
         Some(value)
     }

@@ -57,8 +57,7 @@ impl World {
     async fn run(&self, step: impl Fn(&Path) + Send + Sync + 'static) -> Result<Outcome, String> {
         self.steps.next.lock().unwrap().push(Box::new(step));
         let cell = Cell { protect: true, workspace: Some(self.place.clone()), ..Cell::default() };
-        let command =
-            Command::shell("", self.place.clone(), std::time::Duration::from_secs(1));
+        let command = Command::shell("", self.place.clone(), std::time::Duration::from_secs(1));
         let command = Command { cell, ..command };
         let ran = self.sandbox.run(command, &CancellationToken::new()).await;
         ran.map_err(|error| error.to_string())
