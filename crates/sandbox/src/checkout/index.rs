@@ -155,8 +155,8 @@ impl<'b> Threads<'b> {
         block.at != entry.at || block.entries == 0 || entry.kept > 0
     }
 
-    fn is_over(mut self) -> bool {
-        self.left == 0 && self.blocks.next().is_none()
+    fn is_over(&self) -> bool {
+        self.left == 0 && self.blocks.len() == 0
     }
 }
 
