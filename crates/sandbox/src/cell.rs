@@ -26,6 +26,7 @@ use crate::command::{
     Command, End, Limit, Network, OUTPUTS, Outcome, Sandbox, SandboxError, TOO_LONG,
 };
 use crate::control::Report;
+use crate::disk::DiskLimits;
 use crate::environment::{Environment, Exit};
 use crate::exit::{Exits, Opening, Reach, Refusals};
 use crate::launcher::Launcher;
@@ -73,6 +74,8 @@ pub struct CellOptions {
 /// Runs each command in a cell: in namespaces of its own, with a root of its own, behind a filter.
 pub struct CellSandbox {
     options: CellOptions,
+    /// How much of their disks the copies of a `.git` leave.
+    disk: DiskLimits,
     tier: Tier,
     launcher: Mutex<Option<Launcher>>,
     cells: Mutex<HashMap<Key, Slot>>,
@@ -106,8 +109,8 @@ struct LiveCell {
 
 impl CellSandbox {
     /// Cells of tier A (`Tier::A`) or B. Starts nothing yet.
-    pub fn new(tier: Tier, options: CellOptions) -> Self {
-        Self { options, tier, launcher: Mutex::default(), cells: Mutex::default() }
+    pub fn new(tier: Tier, options: CellOptions, disk: DiskLimits) -> Self {
+        Self { options, disk, tier, launcher: Mutex::default(), cells: Mutex::default() }
     }
 
     /// Why cells have limits for each process only and none together, if that is so; makes a cell to see.
@@ -299,7 +302,8 @@ impl CellSandbox {
             return Ok(None);
         }
         let (directory, spool) = (directory.try_clone()?, self.options.spool_directory.clone());
-        let made = blocking(move || GitFront::make(directory.as_fd(), &spool)).await?;
+        let disk = self.disk;
+        let made = blocking(move || GitFront::make(directory.as_fd(), &spool, disk)).await?;
         let made =
             made.map_err(|error| SandboxError::NotMade(format!("a view of its .git: {error}")))?;
         Ok(made.map(Arc::new))

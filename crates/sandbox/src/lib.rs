@@ -27,6 +27,7 @@ mod disk;
 mod environment;
 mod exit;
 mod filter;
+mod folders;
 mod hidden;
 mod init;
 mod keeper;

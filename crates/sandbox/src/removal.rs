@@ -13,15 +13,15 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};
-use std::fs::Permissions;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fchmod, fstat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
+
+use crate::folders::{TO_CHANGE, open_with_rights};
 
 /// The most levels that are open at once.
 const LEVELS: usize = 32;
@@ -95,24 +95,7 @@ fn open_folder(
     parent: BorrowedFd<'_>,
     name: impl rustix::path::Arg + Copy,
 ) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = || openat(parent, name, flags | OFlags::RDONLY, Mode::empty());
-    let fd = match open() {
-        Err(Errno::ACCESS) => {
-            let fd = openat(parent, name, flags | OFlags::PATH, Mode::empty())?;
-            // `fchmod` takes no descriptor of this kind, and this name leads to the folder itself.
-            let itself = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            std::fs::set_permissions(itself, Permissions::from_mode(0o700))
-                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::ACCESS))?;
-            open()?
-        }
-        opened => opened?,
-    };
-    if fstat(&fd)?.st_mode & 0o700 != 0o700 {
-        // Where it is not ours, the removal says so.
-        let _not_ours = fchmod(&fd, Mode::RWXU);
-    }
-    Ok(fd)
+    open_with_rights(TO_CHANGE, |flags| openat(parent, name, flags, Mode::empty()))
 }
 
 /// One level that is open.
@@ -306,4 +289,4 @@ impl Drop for ScratchFolder {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

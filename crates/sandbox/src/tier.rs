@@ -98,11 +98,11 @@ pub struct FoundTier {
 pub async fn find_tier(options: &TierOptions) -> FoundTier {
     let mut found = find_best(options).await;
     let own = options.cells.spool_directory.clone();
+    let walled = found.tier > Tier::None && walls::landlock_abi() > 0;
     if found.tier > Tier::None {
         let keeps = found.tier > Tier::C || !options.open_git;
-        found.sandbox = Arc::new(CheckoutSandbox::new(found.sandbox, keeps));
+        found.sandbox = Arc::new(CheckoutSandbox::new(found.sandbox, keeps, walled));
     }
-    let walled = found.tier > Tier::None && walls::landlock_abi() > 0;
     found.sandbox = Arc::new(WatchedSandbox::new(found.sandbox, options.disk, walled, own));
     found.weaker.extend(short_of_disk(options, walled));
     found
@@ -181,7 +181,7 @@ async fn try_cells(
     if tier == Tier::A && !rustix::process::geteuid().is_root() {
         return Err("the service was not started by root".to_owned());
     }
-    let sandbox = CellSandbox::new(tier, options.cells.clone());
+    let sandbox = CellSandbox::new(tier, options.cells.clone(), options.disk);
     let folder = probe_folder(options)?;
     // It looks at its own view: who it is, what it sees, and that its files become the worker's.
     let script = "[ \"$(id -u)\" = 1000 ] && [ ! -e /sys/kernel ] && [ \"$PWD\" = /workspace ] && echo ok >seen";

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command as StdCommand;
 
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use sandbox::{Cell, Command, FoundTier, HiddenPaths, Limits, SandboxError, Tier};
 use tokio_util::sync::CancellationToken;
 use world::{cells, run, script, tiers};
@@ -45,6 +46,8 @@ impl Checkout {
             git(&repository, &["add", "a", ".gitignore"]);
             git(&repository, &["commit", "-qm", "one"]);
         }
+        // In tier C commands make no folder beside a `.git`.
+        fs::create_dir(place.join("old")).expect("a folder");
         Self { _folder: folder, place, lair }
     }
 
@@ -70,11 +73,16 @@ impl Checkout {
     fn use_git(&self) -> bool {
         let mut is_reached = self.is_reached();
         fs::write(self.place.join("a"), "b\n").expect("a file");
-        for folder in ["", "sub", "pkg", "bare", "inner"] {
+        // Whoever finds a closed folder opens it.
+        let mut chmod = StdCommand::new("chmod");
+        chmod.args(["-R", "u+rwX", "."]).current_dir(&self.place);
+        let _whatever_is_closed = chmod.output().expect("chmod runs");
+        for folder in ["", "sub", "pkg", "bare", "inner", "old/pkg", "old/pkg/deep"] {
             let place = self.place.join(folder);
             if place.is_dir() {
                 for words in [
-                    &["status"][..],
+                    &["checkout", "."][..],
+                    &["status"],
                     &["add", "."],
                     &["commit", "--allow-empty", "-m", "x"],
                     &["branch", "later"],
@@ -93,7 +101,9 @@ const WHO: &str = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_N
                    GIT_CONFIG_GLOBAL=/dev/null; ";
 
 /// Attacks on the person's next git, by name. Finding security-3 H4: the first four got through in tiers A and B, all in C.
-const ATTACKS: [(&str, &str); 19] = [
+///
+/// Second look, 1: those that close a folder got through in tiers B and C; 2: those of an index got through in A and B.
+const ATTACKS: [(&str, &str); 29] = [
     (
         "commondir",
         "mkdir -p .cd/refs .cd/objects; cp .git/HEAD .cd/; cp -r .git/objects .git/refs .cd/; \
@@ -159,6 +169,56 @@ const ATTACKS: [(&str, &str); 19] = [
         "mkdir -p pkg; cd pkg; git init -q .; mkdir -p .git/hooks; \
          printf '#!/bin/sh\\ntouch LAIR/open/x\\n' >.git/hooks/post-commit; chmod +x .git/hooks/post-commit",
     ),
+    (
+        "closed_to_changes",
+        "set -e; mkdir -p old/pkg; cd old/pkg; git init -q .; git config core.fsmonitor 'touch LAIR/open/x; false'; \
+         chmod 555 .",
+    ),
+    (
+        "closed_to_lists",
+        "set -e; mkdir -p old/pkg; cd old/pkg; git init -q .; git config core.fsmonitor 'touch LAIR/open/x; false'; \
+         chmod 0311 .",
+    ),
+    (
+        "closed_wholly",
+        "set -e; mkdir -p old/pkg; cd old/pkg; git init -q .; git config core.fsmonitor 'touch LAIR/open/x; false'; \
+         chmod 000 .",
+    ),
+    (
+        "closed_above",
+        "set -e; mkdir -p old/pkg/deep; cd old/pkg/deep; git init -q .; git config core.fsmonitor 'touch LAIR/open/x; false'; \
+         chmod 0311 ..",
+    ),
+    (
+        "closed_above_wholly",
+        "set -e; mkdir -p old/pkg/deep; cd old/pkg/deep; git init -q .; git config core.fsmonitor 'touch LAIR/open/x; false'; \
+         chmod 000 ..",
+    ),
+    (
+        "closed_above_to_changes",
+        "set -e; mkdir -p old/pkg/deep; cd old/pkg/deep; git init -q .; git config core.fsmonitor 'touch LAIR/open/x; false'; \
+         chmod 555 . ..",
+    ),
+    (
+        "closed_itself",
+        "set -e; mkdir -p old/pkg; cd old/pkg; git init -q .; git config core.fsmonitor 'touch LAIR/open/x; false'; \
+         chmod 0311 .git",
+    ),
+    (
+        "closed_top",
+        "set -e; mkdir -p old/pkg; cd old/pkg; git init -q .; git config core.fsmonitor 'touch LAIR/open/x; false'; \
+         chmod 0311 ../..",
+    ),
+    (
+        "index_names_a_hook",
+        "mkdir -p xgit/hooks; printf '#!/bin/sh\\ntouch LAIR/open/x\\n' >xgit/hooks/post-checkout; \
+         chmod +x xgit/hooks/post-checkout; git add xgit; rm -rf xgit; sed -i s,xgit/hooks,.git/hooks, .git/index",
+    ),
+    (
+        "own_index_names_a_hook",
+        "set -e; mkdir -p old/pkg; cd old/pkg; git init -q .; mkdir -p xgit/hooks; printf '#!/bin/sh\\ntouch LAIR/open/x\\n' >xgit/hooks/post-checkout; \
+         chmod +x xgit/hooks/post-checkout; git add xgit; rm -rf xgit; sed -i s,xgit/hooks,.git/hooks, .git/index",
+    ),
 ];
 
 async fn no_attack_gets_through(found: &FoundTier) {
@@ -195,6 +255,31 @@ async fn no_attack_on_git_gets_through_in_tier_c() {
     for found in tiers(&[Tier::C], Limits::of_this_machine()).await {
         no_attack_gets_through(&found).await;
     }
+}
+
+/// Where the service is an ordinary user, modes of folders count for it. Root's threads are like that without some capabilities,
+/// which the programs that they start get back.
+fn run_as_ordinary<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let thread = std::thread::spawn(move || {
+        let CapabilitySets { effective, permitted, inheritable } =
+            capabilities(None).expect("capabilities");
+        let over_modes = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+        let sets = CapabilitySets { effective: effective - over_modes, permitted, inheritable };
+        set_capabilities(None, sets).expect("fewer capabilities");
+        // Its threads are copies of this one.
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(work)
+    });
+    thread.join().expect("it ends")
+}
+
+#[test]
+fn no_attack_gets_through_where_the_service_is_not_root() {
+    run_as_ordinary(async {
+        for found in tiers(&[Tier::B, Tier::C], Limits::of_this_machine()).await {
+            no_attack_gets_through(&found).await;
+        }
+    });
 }
 
 /// An attack that never gets through would prove nothing.

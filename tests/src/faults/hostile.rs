@@ -59,7 +59,7 @@ impl Act {
         match self {
             Self::DigDeepTrees if undoes => "run rm -rf d; echo gone".to_owned(),
             Self::DigDeepTrees => {
-                "run i=0; while [ $i -lt 2500 ]; do mkdir d && cd d || exit 1; i=$((i+1)); done; echo dug"
+                "run python3 -c \"import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(2500)]\"; echo dug"
                     .to_owned()
             }
             Self::FillTheDisk if undoes => "run rm -f full; echo gone".to_owned(),

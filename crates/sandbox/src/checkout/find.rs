@@ -1,27 +1,25 @@
 //! Looks for what git takes for a repository, in all folders of a workspace.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::ffi::OsStr;
-use std::io::Read;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, openat2, renameat_with, statat,
+    Access, AtFlags, Dir, FileType, Mode, ResolveFlags, accessat, fstat, openat2, statat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
-use super::config;
+use crate::folders::{TO_READ, give_rights, open_with_rights};
 
-/// The most entries that one look goes through, the shallow ones first.
-const ENTRIES: usize = 1_000_000;
+/// The most folders that one look goes through, the shallow ones first. Files do not count: who makes them needs longer than who
+/// reads their names.
+const FOLDERS: usize = 250_000;
 /// The most levels of folders.
 const DEPTH: usize = 128;
-/// The largest configuration that is read, in bytes.
-const CONFIG: u64 = 64 * 1024;
-/// The ending of the name of a repository that git shall not find any more.
-const ASIDE: &str = ".untrusted";
 
 /// A repository: a `.git`, or a folder with the layout of one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,8 +28,11 @@ pub(super) struct Repository {
     pub(super) path: PathBuf,
     pub(super) kind: Kind,
     /// Device and inode, which stay when it is moved.
-    pub(super) id: (u64, u64),
+    pub(super) id: Id,
 }
+
+/// Device and inode.
+pub(super) type Id = (u64, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -43,52 +44,188 @@ pub(super) enum Kind {
     Bare,
 }
 
-/// Returns all repositories in a workspace. Opens no link. Blocking.
-pub(super) fn repositories(workspace: BorrowedFd<'_>) -> BTreeSet<Repository> {
-    let mut found = BTreeSet::new();
-    let mut folders = VecDeque::from([(PathBuf::new(), 0)]);
-    let mut left = ENTRIES;
-    while let Some((path, depth)) = folders.pop_front() {
-        let Some(fd) = open_folder(workspace, &path) else { continue };
-        let Ok(entries) = Dir::read_from(&fd) else { continue };
-        let mut layout = Layout::default();
-        for entry in entries.flatten() {
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." {
-                continue;
+/// All that one look has found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) repositories: BTreeSet<Repository>,
+    /// The first part that was not looked at, if there is one.
+    pub(super) unseen: Option<Unseen>,
+}
+
+/// A part of a workspace in which repositories may be hidden.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unseen {
+    /// There are more folders than so many.
+    TooMany(usize),
+    /// This folder is deeper than others may be.
+    TooDeep(PathBuf),
+    /// This folder cannot be listed.
+    Closed(PathBuf, Errno),
+}
+
+/// The reason, and what helps.
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany(most) => write!(
+                f,
+                "it has more than {most} folders; remove those that are not needed, or work in a smaller directory"
+            ),
+            Self::TooDeep(path) => write!(
+                f,
+                "{} is more than {DEPTH} levels deep, or its path too long; remove it",
+                short(path)
+            ),
+            Self::Closed(path, errno) => {
+                let why = std::io::Error::from(*errno);
+                write!(f, "{} cannot be listed ({why}); open or remove it", short(path))
             }
-            left = left.saturating_sub(1);
-            layout.note(name);
-            let mut kind = entry.file_type();
-            let is_git = name.eq_ignore_ascii_case(".git");
-            if is_git || kind == FileType::Unknown {
-                let Ok(stat) = statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-                kind = FileType::from_raw_mode(stat.st_mode);
-                if is_git {
-                    let id = (stat.st_dev, stat.st_ino);
-                    let kind = if kind == FileType::Directory { Kind::Folder } else { Kind::Link };
-                    found.insert(Repository { path: path.join(name), kind, id });
-                    continue;
-                }
-            }
-            if kind == FileType::Directory && depth < DEPTH {
-                folders.push_back((path.join(name), depth + 1));
-            }
-        }
-        if layout.is_repository()
-            && let Ok(stat) = rustix::fs::fstat(&fd)
-        {
-            let id = (stat.st_dev, stat.st_ino);
-            found.insert(Repository { path, kind: Kind::Bare, id });
-        }
-        if left == 0 {
-            tracing::warn!(
-                "a checkout has more than {ENTRIES} entries: the deepest were not looked at for repositories"
-            );
-            break;
         }
     }
+}
+
+/// A path for a message, the beginning of a long one.
+fn short(path: &Path) -> String {
+    let shown = path.display().to_string();
+    match shown.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &shown[..end]),
+        None => shown,
+    }
+}
+
+/// A folder whose turn comes.
+struct Folder {
+    /// The place of the folder in which it is.
+    above: usize,
+    name: OsString,
+    depth: usize,
+}
+
+/// Returns the path of a folder. Only names are kept, since a command can make a path of 4 KiB for each folder.
+fn path_of(folders: &[Folder], place: usize) -> PathBuf {
+    let mut names = Vec::new();
+    let mut at = place;
+    while let Some(folder) = folders.get(at).filter(|_| at > 0) {
+        names.push(folder.name.as_os_str());
+        at = folder.above;
+    }
+    names.iter().rev().collect()
+}
+
+/// Returns all repositories in a workspace. Opens no link, and gives the owner of closed folders their rights back. Blocking.
+pub(super) fn find_repositories(workspace: &OwnedFd) -> Found {
+    find_within(workspace, FOLDERS)
+}
+
+pub(super) fn find_within(workspace: &OwnedFd, most: usize) -> Found {
+    let mut found = Found::default();
+    let mut folders = vec![Folder { above: 0, name: OsString::new(), depth: 0 }];
+    let mut place = 0;
+    if let Err(errno) = give_rights(workspace, TO_READ) {
+        found.unseen = Some(Unseen::Closed(".".into(), errno));
+    }
+    while place < folders.len() {
+        let (path, depth) = (path_of(&folders, place), folders[place].depth);
+        let above = place;
+        place += 1;
+        let unseen = look_into(workspace, &path, &mut found.repositories, |name| {
+            if depth >= DEPTH {
+                return Some(Unseen::TooDeep(path.join(name)));
+            }
+            if folders.len() >= most {
+                return Some(Unseen::TooMany(most));
+            }
+            folders.push(Folder { above, name: name.to_owned(), depth: depth + 1 });
+            None
+        });
+        found.unseen = found.unseen.or(unseen);
+    }
     found
+}
+
+/// Looks at the names in one folder, and hands on the folders in it. Returns the first part that cannot be looked at.
+fn look_into(
+    workspace: &OwnedFd,
+    path: &Path,
+    found: &mut BTreeSet<Repository>,
+    mut below: impl FnMut(&OsStr) -> Option<Unseen>,
+) -> Option<Unseen> {
+    let opened = open_folder(workspace.as_fd(), path, TO_READ);
+    let opened = opened.and_then(|fd| Dir::read_from(&fd).map(|entries| (fd, entries)));
+    let (fd, entries) = match opened {
+        Ok(opened) => opened,
+        Err(errno) => return why_unseen(workspace, path, errno),
+    };
+    let mut unseen = None;
+    let mut layout = Layout::default();
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(errno) => {
+                unseen = unseen.or_else(|| why_unseen(workspace, path, errno));
+                break;
+            }
+        };
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        layout.note(name);
+        let mut kind = entry.file_type();
+        let is_git = name.eq_ignore_ascii_case(".git");
+        if is_git || kind == FileType::Unknown {
+            let stat = match statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(errno) => {
+                    unseen = unseen.or_else(|| why_unseen(workspace, path, errno));
+                    continue;
+                }
+            };
+            kind = FileType::from_raw_mode(stat.st_mode);
+            if is_git {
+                let id = (stat.st_dev, stat.st_ino);
+                let kind = if kind == FileType::Directory { Kind::Folder } else { Kind::Link };
+                found.insert(Repository { path: path.join(name), kind, id });
+                continue;
+            }
+        }
+        if kind == FileType::Directory {
+            let refused = below(name);
+            unseen = unseen.or(refused);
+        }
+    }
+    if layout.is_repository()
+        && let Ok(stat) = fstat(&fd)
+    {
+        let id = (stat.st_dev, stat.st_ino);
+        found.insert(Repository { path: path.to_owned(), kind: Kind::Bare, id });
+    }
+    unseen
+}
+
+/// Returns whether a part that cannot be looked at can hide a repository of a command.
+fn why_unseen(workspace: &OwnedFd, path: &Path, errno: Errno) -> Option<Unseen> {
+    match errno {
+        // It is gone, or something else is there by now. Whoever did that is looked at afterwards.
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP => None,
+        Errno::NAMETOOLONG => Some(Unseen::TooDeep(path.to_owned())),
+        Errno::ACCESS | Errno::PERM if is_anothers(workspace, path) => None,
+        errno => Some(Unseen::Closed(path.to_owned(), errno)),
+    }
+}
+
+/// Returns whether a folder is another user's, and closed to commands of ours too, as a database's is that runs in a container.
+fn is_anothers(workspace: &OwnedFd, path: &Path) -> bool {
+    let to_write = Access::WRITE_OK | Access::EXEC_OK;
+    match statat(workspace, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => {
+            stat.st_uid != geteuid().as_raw()
+                && accessat(workspace, path, to_write, AtFlags::EACCESS).is_err()
+        }
+        // The folder above is closed.
+        Err(Errno::ACCESS) => path.parent().is_some_and(|above| is_anothers(workspace, above)),
+        Err(_) => false,
+    }
 }
 
 /// Which names of the layout of a repository a folder has.
@@ -114,119 +251,13 @@ impl Layout {
     }
 }
 
-fn open_folder(from: BorrowedFd<'_>, path: &Path) -> Option<OwnedFd> {
+/// Opens a folder below another one, through no link, and gives its owner the rights that are needed.
+pub(super) fn open_folder(
+    from: BorrowedFd<'_>,
+    path: &Path,
+    needed: Mode,
+) -> Result<OwnedFd, Errno> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    openat2(from, path, flags, Mode::empty(), resolve).ok()
-}
-
-impl Repository {
-    /// Returns whether git in it runs nothing that a command has put there: a configuration as of `git init`, no hooks, and no
-    /// links to elsewhere.
-    pub(super) fn is_harmless(&self, workspace: BorrowedFd<'_>) -> bool {
-        if self.kind == Kind::Link {
-            return false;
-        }
-        let Some(folder) = open_folder(workspace, &self.path) else { return false };
-        let has = |name: &str| statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if has("commondir") || has("config.worktree") {
-            return false;
-        }
-        let is_sample = |name: &OsStr| Path::new(name).extension() == Some(OsStr::new("sample"));
-        let hooks = open_folder(folder.as_fd(), Path::new("hooks"));
-        let has_hooks = match hooks {
-            Some(hooks) => names(&hooks).is_none_or(|all| !all.iter().all(|name| is_sample(name))),
-            None => has("hooks"),
-        };
-        !has_hooks && has_harmless_config(&folder) && !has_links(&folder)
-    }
-
-    /// Gives it another name, so that git outside does not find it. Returns a sentence; `None` if it is gone.
-    pub(super) fn put_aside(&self, workspace: BorrowedFd<'_>) -> Option<String> {
-        let shown = self.path.display();
-        let (parent, name) = match self.kind {
-            Kind::Bare => (Some(self.path.as_path()), OsStr::new("HEAD")),
-            Kind::Folder | Kind::Link => {
-                (self.path.parent(), self.path.file_name().unwrap_or_default())
-            }
-        };
-        let parent = parent.and_then(|parent| open_folder(workspace, parent));
-        let moved = parent.ok_or(Errno::NOENT).and_then(|parent| {
-            (0..100_u32)
-                .find_map(|number| {
-                    let mut to = name.to_owned();
-                    to.push(ASIDE);
-                    if number > 0 {
-                        to.push(format!("-{number}"));
-                    }
-                    match renameat_with(&parent, name, &parent, &to, RenameFlags::NOREPLACE) {
-                        Err(Errno::EXIST) => None,
-                        done => Some(done),
-                    }
-                })
-                .unwrap_or(Err(Errno::EXIST))
-        });
-        match moved {
-            Err(Errno::NOENT) => None,
-            Ok(()) => Some(format!(
-                "git repository {shown} was put aside, as {}{ASIDE}: git outside the sandbox would run programs or use files \
-                 that its configuration, hooks or links name",
-                name.display()
-            )),
-            Err(errno) => {
-                let why = std::io::Error::from(errno);
-                tracing::warn!(repository = %shown, %why, "a repository that a command made cannot be put aside");
-                Some(format!(
-                    "git repository {shown} is not to be trusted, and could not be put aside: {why}; remove it"
-                ))
-            }
-        }
-    }
-}
-
-fn names(folder: &OwnedFd) -> Option<Vec<std::ffi::OsString>> {
-    let entries = Dir::read_from(folder).ok()?;
-    let names =
-        entries.flatten().map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
-    Some(names.filter(|name| name != "." && name != "..").collect())
-}
-
-fn has_harmless_config(folder: &OwnedFd) -> bool {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = match rustix::fs::openat(folder, "config", flags, Mode::empty()) {
-        Err(Errno::NOENT) => return true,
-        Err(_) => return false,
-        Ok(fd) => fd,
-    };
-    let is_file = rustix::fs::fstat(&fd).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && u64::try_from(stat.st_size).is_ok_and(|size| size <= CONFIG)
-    });
-    let mut text = String::new();
-    let mut file = std::fs::File::from(fd).take(CONFIG);
-    is_file && file.read_to_string(&mut text).is_ok() && config::is_harmless(&text)
-}
-
-/// Returns whether there is a link in a folder or below, or more in it than is looked at.
-fn has_links(folder: &OwnedFd) -> bool {
-    let mut left = ENTRIES / 10;
-    let mut folders = vec![(PathBuf::new(), 0)];
-    while let Some((path, depth)) = folders.pop() {
-        let Some(fd) = open_folder(folder.as_fd(), &path) else { continue };
-        for name in names(&fd).unwrap_or_default() {
-            let Ok(stat) = statat(&fd, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            left = left.saturating_sub(1);
-            let kind = FileType::from_raw_mode(stat.st_mode);
-            if kind == FileType::Directory {
-                folders.push((path.join(name), depth + 1));
-            } else if kind != FileType::RegularFile {
-                return true;
-            }
-            if left == 0 || depth > DEPTH {
-                return true;
-            }
-        }
-    }
-    false
+    open_with_rights(needed, |flags| openat2(from, path, flags, Mode::empty(), resolve))
 }

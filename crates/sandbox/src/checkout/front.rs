@@ -14,8 +14,8 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{File, FileTimes, Permissions};
-use std::io::{self, Read, Write};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::io::{self, ErrorKind, Read, Seek};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -29,6 +29,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::index;
+use crate::command::Bytes;
+use crate::disk::DiskLimits;
 use crate::removal::ScratchFolder;
 
 /// Where commands see the person's own `.git`.
@@ -59,8 +61,14 @@ const COPIED: [&str; 13] = [
     "AUTO_MERGE",
 ];
 
-/// The largest file that is copied, in bytes.
-const LARGEST: u64 = 1 << 30;
+/// The files without which git would take the rest for another state of the repository, `HEAD` last: where one of them has no
+/// copy, commands see no `HEAD`, and git finds no repository.
+const WHOLE: [&str; 3] = ["index", "packed-refs", "HEAD"];
+
+/// The largest `index` or `packed-refs` that is copied, in bytes: some two million files or refs.
+const LARGEST: u64 = 256 << 20;
+/// The largest other file, in bytes.
+const LARGEST_OTHER: u64 = 1 << 20;
 /// How often another git's lock of a file is waited for, and how long.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
@@ -74,6 +82,8 @@ pub(crate) struct GitFront {
     front: OwnedFd,
     /// The person's own `.git`.
     git: OwnedFd,
+    /// How much of their disks the copies leave.
+    disk: DiskLimits,
     state: Mutex<State>,
 }
 
@@ -93,7 +103,11 @@ fn open_git(workspace: BorrowedFd<'_>) -> Option<OwnedFd> {
 
 impl GitFront {
     /// Makes a front in `spool`; `None` if the workspace has no folder `.git`.
-    pub(crate) fn make(workspace: BorrowedFd<'_>, spool: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn make(
+        workspace: BorrowedFd<'_>,
+        spool: &Path,
+        disk: DiskLimits,
+    ) -> io::Result<Option<Self>> {
         let Some(git) = open_git(workspace) else { return Ok(None) };
         let folder = ScratchFolder::make(spool, "git-")?;
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
@@ -101,7 +115,7 @@ impl GitFront {
         let owner = fstat(workspace)?;
         let front = OwnedFd::from(front);
         give_to(&front, owner.st_uid, owner.st_gid)?;
-        let made = Self { folder, front, git, state: Mutex::default() };
+        let made = Self { folder, front, git, disk, state: Mutex::default() };
         if openat(
             &made.git,
             SUBMODULES,
@@ -119,28 +133,46 @@ impl GitFront {
         self.folder.path()
     }
 
-    /// Makes the front like the person's own, before a command. While another one runs, its changes stay. Blocking.
-    pub(crate) fn begin(&self) -> io::Result<()> {
+    /// Makes the front like the person's own, before a command. While another one runs, its changes stay. Returns sentences about
+    /// what has no copy. Blocking.
+    pub(crate) fn begin(&self) -> io::Result<Vec<String>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = Vec::new();
         if state.running == 0 {
             self.link_others()?;
+            let mut is_whole = true;
             for name in COPIED {
-                let known = state.known.get(name).copied();
-                let now = (look(&self.front, name), look(&self.git, name));
-                if known != Some(now) {
-                    // A link, for instance: it has no copy.
-                    let Ok(bytes) = read(&self.git, name) else {
-                        state.known.remove(name);
-                        continue;
-                    };
-                    let put = self.put(&self.front, name, bytes.as_deref(), Lock::No);
-                    put.map_err(io::Error::from)?;
-                    state.known.insert(name, (look(&self.front, name), now.1));
-                }
+                let refused = if name == "HEAD" && !is_whole {
+                    Some("git would take the rest for another state of the repository".to_owned())
+                } else {
+                    self.copy_in(&mut state, name)?
+                };
+                let Some(why) = refused else { continue };
+                is_whole &= !WHOLE.contains(&name);
+                state.known.remove(name);
+                // What another command has left there is none of the person's.
+                remove(&self.front, name).map_err(io::Error::from)?;
+                said.push(format!(".git/{name} of the checkout is not shown to commands: {why}"));
             }
         }
         state.running += 1;
-        Ok(())
+        Ok(said)
+    }
+
+    /// Copies a file of the person's own, if it is another one than before. Returns why it has no copy.
+    fn copy_in(&self, state: &mut State, name: &'static str) -> io::Result<Option<String>> {
+        let now = (look(&self.front, name), look(&self.git, name));
+        if state.known.get(name) == Some(&now) {
+            return Ok(None);
+        }
+        match self.put(&self.git, &self.front, name, Lock::No) {
+            Ok(()) => {
+                state.known.insert(name, (look(&self.front, name), now.1));
+                Ok(None)
+            }
+            Err(Unput::Refused(why)) => Ok(Some(why)),
+            Err(Unput::Failed(error)) => Err(error),
+        }
     }
 
     /// Forgets a command that began, and puts nothing back: its caller is gone.
@@ -172,40 +204,36 @@ impl GitFront {
     }
 
     fn put_back(&self, name: &str, known: Look) -> Result<(), String> {
-        let unread = |error: io::Error| format!("the command's cannot be read: {error}");
-        let bytes = read(&self.front, name).map_err(unread)?;
-        if let Some(bytes) = &bytes {
-            self.check(name, bytes)?;
-        }
         for _ in 0..TRIES {
             if look(&self.git, name) != known {
                 return Err("somebody else has changed it meanwhile".to_owned());
             }
-            match self.put(&self.git, name, bytes.as_deref(), Lock::Git { known }) {
-                Err(Errno::EXIST) => std::thread::sleep(PAUSE),
-                Err(errno) => return Err(io::Error::from(errno).to_string()),
+            match self.put(&self.front, &self.git, name, Lock::Git { known }) {
                 Ok(()) => return Ok(()),
+                Err(Unput::Refused(why)) => return Err(why),
+                Err(Unput::Failed(error)) if error.kind() == ErrorKind::AlreadyExists => {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(Unput::Failed(error)) => return Err(error.to_string()),
             }
         }
         Err("another git has it locked".to_owned())
     }
 
     /// Refuses contents that git would act on elsewhere.
-    fn check(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
+    fn check(&self, name: &str, file: &mut File) -> Result<(), Unput> {
         match name {
-            "HEAD" if !is_head(bytes) => Err("it names no branch and no commit".to_owned()),
+            "HEAD" => {
+                let mut bytes = Vec::new();
+                file.rewind()?;
+                file.take(LARGEST_OTHER).read_to_end(&mut bytes)?;
+                let why = || Unput::Refused("it names no branch and no commit".to_owned());
+                is_head(&bytes).then_some(()).ok_or_else(why)
+            }
             "index" => {
-                let named = index::submodules(bytes)
-                    .ok_or("it is split or cannot be read; unset core.splitIndex")?;
-                let own = read(&self.git, name).ok().flatten().unwrap_or_default();
-                let own = index::submodules(&own).unwrap_or_default();
-                match named.difference(&own).next() {
-                    None => Ok(()),
-                    Some(path) => Err(format!(
-                        "it would make {} a submodule, in which git obeys another configuration; ask the person to add it",
-                        String::from_utf8_lossy(path)
-                    )),
-                }
+                let own = open(&self.git, name).ok().flatten();
+                let own = own.as_ref().map(index::read_unusual).unwrap_or_default();
+                index::check(file, &own).map_err(|refusal| Unput::Refused(refusal.to_string()))
             }
             _ => Ok(()),
         }
@@ -243,8 +271,12 @@ impl GitFront {
         found.is_ok_and(|found| found.as_bytes() == target.as_os_str().as_bytes())
     }
 
-    /// Puts a content in place of a file, or removes it. With git's own lock in the person's folder.
-    fn put(&self, to: &OwnedFd, name: &str, bytes: Option<&[u8]>, lock: Lock) -> Result<(), Errno> {
+    /// Puts a copy of a file in place of another one, or removes that where there is none. With git's own lock in the person's
+    /// folder, and only once it has been checked: what is checked is the copy, which no command can change any more.
+    fn put(&self, from: &OwnedFd, to: &OwnedFd, name: &str, lock: Lock) -> Result<(), Unput> {
+        let original = open(from, name).map_err(|error| Unput::Refused(error.to_string()))?;
+        let size = original.as_ref().map(|it| it.metadata().map(|it| it.size())).transpose()?;
+        self.check_size(to, name, size.unwrap_or(0))?;
         let beside = match lock {
             Lock::No => format!(".oc-tmp-{name}"),
             Lock::Git { .. } => format!("{name}.lock"),
@@ -253,43 +285,92 @@ impl GitFront {
             let _none_is_left = unlinkat(to, beside.as_str(), AtFlags::empty());
         }
         let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(to, beside.as_str(), flags, Mode::from_raw_mode(0o644))?;
-        let filled = match (lock, bytes) {
-            (Lock::Git { known }, _) if look(to, name) != known => Err(Errno::EXIST),
-            (_, Some(bytes)) => self.fill(fd, to, name, bytes),
-            (_, None) => match unlinkat(to, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => unlinkat(to, beside.as_str(), AtFlags::empty()),
-                Err(Errno::ISDIR | Errno::PERM) => Err(Errno::ISDIR),
-                Err(errno) => Err(errno),
-            },
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(to, beside.as_str(), flags, Mode::from_raw_mode(0o644))?);
+        let mut put = || {
+            if let Lock::Git { known } = lock
+                && look(to, name) != known
+            {
+                return Err(Errno::EXIST.into());
+            }
+            let Some((original, size)) = original.as_ref().zip(size) else {
+                remove(to, name)?;
+                return Ok(unlinkat(to, beside.as_str(), AtFlags::empty())?);
+            };
+            fill(&mut file, to, original, size)?;
+            if matches!(lock, Lock::Git { .. }) {
+                self.check(name, &mut file)?;
+            }
+            Ok(renameat(to, beside.as_str(), to, name)?)
         };
-        let done = filled.and_then(|()| match bytes {
-            Some(_) => renameat(to, beside.as_str(), to, name),
-            None => Ok(()),
-        });
+        let done = put();
         if done.is_err() {
             let _the_first_error_counts = unlinkat(to, beside.as_str(), AtFlags::empty());
         }
         done
     }
 
-    /// Writes a copy with the times of its original: git compares those of the index with those of files.
-    fn fill(&self, fd: OwnedFd, to: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Errno> {
-        let is_front = std::ptr::eq(to, &raw const self.front);
-        let from = if is_front { &self.git } else { &self.front };
-        let owner = fstat(to)?;
-        give_to(&fd, owner.st_uid, owner.st_gid)?;
-        let mut file = File::from(fd);
-        let fill = |file: &mut File| -> io::Result<()> {
-            file.write_all(bytes)?;
-            if let Some(original) = open(from, name)? {
-                file.set_times(FileTimes::new().set_modified(original.metadata()?.modified()?))?;
-            }
-            Ok(())
-        };
-        fill(&mut file).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    /// Refuses a file that is too large to copy, with its holes as bytes.
+    fn check_size(&self, to: &OwnedFd, name: &str, size: u64) -> Result<(), Unput> {
+        let most = if matches!(name, "index" | "packed-refs") { LARGEST } else { LARGEST_OTHER };
+        if size > most {
+            let (size, most) = (Bytes(size), Bytes(most));
+            return Err(Unput::Refused(format!("it has {size}, and {most} is the most")));
+        }
+        let disk = self.disk.disk(Path::new(&format!("/proc/self/fd/{}", to.as_raw_fd())));
+        // A file system without an end says 0.
+        match disk.filter(|disk| disk.bytes.total > 0 && size > disk.left()) {
+            Some(disk) => Err(Unput::Refused(format!(
+                "it has {}, and only {} of its disk are free, of which {} stay free; delete what is not needed",
+                Bytes(size),
+                Bytes(disk.bytes.free),
+                Bytes(disk.bytes.reserve)
+            ))),
+            None => Ok(()),
+        }
     }
+}
+
+/// Why a file was not replaced.
+#[derive(Debug)]
+enum Unput {
+    /// It is not to be, for this reason.
+    Refused(String),
+    /// The system refused it; the file has a lock if it exists already.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Unput {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Errno> for Unput {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno.into())
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove(from: &OwnedFd, name: &str) -> Result<(), Errno> {
+    match unlinkat(from, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => Err(Errno::ISDIR),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Fills a new file of a folder's owner with the `size` bytes of another one, and gives it the times of that: git compares those of
+/// the index with those of files.
+fn fill(file: &mut File, folder: &OwnedFd, original: &File, size: u64) -> Result<(), Unput> {
+    let owner = fstat(folder)?;
+    give_to(&*file, owner.st_uid, owner.st_gid)?;
+    if io::copy(&mut original.take(size), file)? != size {
+        return Err(Unput::Refused("it became shorter meanwhile; try again".to_owned()));
+    }
+    let times = FileTimes::new().set_modified(original.metadata()?.modified()?);
+    Ok(file.set_times(times)?)
 }
 
 /// How a file is replaced.
@@ -301,12 +382,12 @@ enum Lock {
     Git { known: Look },
 }
 
-fn give_to(fd: &OwnedFd, uid: u32, gid: u32) -> Result<(), Errno> {
-    let now = fstat(fd)?;
+fn give_to(fd: impl AsFd, uid: u32, gid: u32) -> Result<(), Errno> {
+    let now = fstat(&fd)?;
     if (now.st_uid, now.st_gid) == (uid, gid) {
         return Ok(());
     }
-    fchown(fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
+    fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
 }
 
 fn look(folder: &OwnedFd, name: &str) -> Look {
@@ -329,16 +410,6 @@ fn open(folder: &OwnedFd, name: &str) -> io::Result<Option<File>> {
     Ok(Some(File::from(fd)))
 }
 
-fn read(folder: &OwnedFd, name: &str) -> io::Result<Option<Vec<u8>>> {
-    let Some(file) = open(folder, name)? else { return Ok(None) };
-    if file.metadata()?.size() > LARGEST {
-        return Err(io::Error::other("it is too large"));
-    }
-    let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
-}
-
 /// Returns whether this is a `HEAD`: a branch, or a commit.
 fn is_head(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
@@ -355,8 +426,6 @@ fn is_head(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     #[test]
@@ -370,15 +439,31 @@ mod tests {
         }
     }
 
-    #[test]
-    fn copies_go_both_ways_unless_the_person_was_there_first() {
+    /// A front of a small repository.
+    fn front_with(disk: DiskLimits) -> (tempfile::TempDir, std::path::PathBuf, GitFront) {
         let folder = tempfile::tempdir().unwrap();
         let git = folder.path().join(".git");
         std::fs::create_dir(&git).unwrap();
         std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
         std::fs::write(git.join("config"), "[core]\n").unwrap();
         let workspace = OwnedFd::from(File::open(folder.path()).unwrap());
-        let front = GitFront::make(workspace.as_fd(), folder.path()).unwrap().unwrap();
+        let front = GitFront::make(workspace.as_fd(), folder.path(), disk).unwrap().unwrap();
+        (folder, git, front)
+    }
+
+    fn make_sparse(path: &Path, size: u64) {
+        File::create(path).unwrap().set_len(size).unwrap();
+    }
+
+    /// The bytes of all that is in a folder, as the disk counts them.
+    fn count_bytes(folder: &Path) -> u64 {
+        let entries = std::fs::read_dir(folder).unwrap().flatten();
+        entries.map(|entry| entry.metadata().unwrap().blocks() * 512).sum()
+    }
+
+    #[test]
+    fn copies_go_both_ways_unless_the_person_was_there_first() {
+        let (_folder, git, front) = front_with(DiskLimits::default());
         let path = front.path().to_owned();
         front.begin().unwrap();
         assert_eq!(std::fs::read(path.join("HEAD")).unwrap(), b"ref: refs/heads/main\n");
@@ -404,5 +489,54 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", path.join("HEAD")).unwrap();
         assert!(front.end()[0].contains("it is a link"));
         assert_eq!(std::fs::read(git.join("HEAD")).unwrap(), b"ref: refs/heads/theirs\n");
+    }
+
+    // Second look, 6: thirteen sparse files of 1 GiB became real ones, through memory.
+    #[test]
+    fn sparse_files_are_neither_copied_nor_put_back() {
+        let (_folder, git, front) = front_with(DiskLimits::default());
+        let path = front.path().to_owned();
+        assert_eq!(front.begin().unwrap(), Vec::<String>::new());
+        for name in COPIED {
+            make_sparse(&path.join(name), LARGEST + 1);
+        }
+        let said = front.end();
+        assert_eq!(said.len(), COPIED.len());
+        assert!(said[0].contains("it has 256 MiB, and 256 MiB is the most"), "{said:?}");
+        assert!(said[2].contains("and 1 MiB is the most"), "{said:?}");
+        assert!(count_bytes(&git) < 1 << 20);
+        assert_eq!(std::fs::read(git.join("HEAD")).unwrap(), b"ref: refs/heads/main\n");
+        // Zeroes are no index; the copy in which that is seen goes again.
+        front.begin().unwrap();
+        make_sparse(&path.join("index"), 8 << 20);
+        assert!(front.end()[0].contains("split or cannot be read"));
+        assert!(!git.join("index").exists() && !git.join("index.lock").exists());
+        // The same in the other direction.
+        make_sparse(&git.join("COMMIT_EDITMSG"), LARGEST_OTHER + 1);
+        let said = front.begin().unwrap();
+        assert!(said.len() == 1 && said[0].contains("COMMIT_EDITMSG"), "{said:?}");
+        assert!(path.join("HEAD").exists() && !path.join("COMMIT_EDITMSG").exists());
+        assert_eq!(front.end(), Vec::<String>::new());
+        // Without its index a repository would look as if all files had been removed.
+        make_sparse(&git.join("index"), LARGEST + 1);
+        let said = front.begin().unwrap();
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(!path.join("index").exists() && !path.join("HEAD").exists());
+        assert_eq!(front.end(), Vec::<String>::new());
+        assert_eq!(std::fs::read(git.join("HEAD")).unwrap(), b"ref: refs/heads/main\n");
+        assert!(count_bytes(&path) < 1 << 20);
+    }
+
+    #[test]
+    fn nothing_is_copied_where_the_disk_would_be_full() {
+        let reserve_bytes = Some(u64::MAX / 4);
+        let (_folder, git, front) = front_with(DiskLimits { reserve_bytes, ..Default::default() });
+        let said = front.begin().unwrap();
+        assert!(said[0].contains("HEAD") && said[0].contains("stay free"), "{said:?}");
+        assert!(!front.path().join("HEAD").exists());
+        std::fs::write(front.path().join("ORIG_HEAD"), "x").unwrap();
+        let said = front.end();
+        assert!(said.len() == 1 && said[0].contains("delete what is not needed"), "{said:?}");
+        assert!(!git.join("ORIG_HEAD").exists() && !git.join("ORIG_HEAD.lock").exists());
     }
 }

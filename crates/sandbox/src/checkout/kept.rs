@@ -28,37 +28,46 @@ impl KeptRepositories {
         command: &Command,
     ) -> Result<Option<GitUse>, SandboxError> {
         if command.read_only.is_empty() {
-            return Ok(Some(GitUse(None)));
+            return Ok(Some(GitUse::default()));
         }
         let (kept, path, paths) =
             (self.clone(), workspace.to_path_buf(), command.read_only.clone());
         blocking(move || {
             let now = open_workspace(&path).ok()?;
             let are_covered = identities(&now, &paths).iter().all(|it| kept.known.contains(it));
-            let Some(front) = kept.front else { return are_covered.then_some(GitUse(None)) };
-            let begun = are_covered && front.begin().is_ok();
-            begun.then(|| GitUse(Some(front)))
+            if !are_covered {
+                return None;
+            }
+            let Some(front) = kept.front else { return Some(GitUse::default()) };
+            let notes = front.begin().ok()?;
+            Some(GitUse { front: Some(front), notes })
         })
         .await
     }
 }
 
 /// A command that uses a front, until it is settled.
-pub(crate) struct GitUse(Option<Arc<GitFront>>);
+#[derive(Default)]
+pub(crate) struct GitUse {
+    front: Option<Arc<GitFront>>,
+    /// Sentences about what it does not show.
+    notes: Vec<String>,
+}
 
 impl GitUse {
-    /// Puts back what the command has changed in its `.git`. Returns sentences about what was not.
+    /// Puts back what the command has changed in its `.git`. Returns sentences about what was not, and about what it did not see.
     pub(crate) async fn settle(mut self) -> Result<Vec<String>, SandboxError> {
-        match self.0.take() {
-            Some(front) => blocking(move || front.end()).await,
-            None => Ok(Vec::new()),
+        let mut notes = std::mem::take(&mut self.notes);
+        if let Some(front) = self.front.take() {
+            notes.extend(blocking(move || front.end()).await?);
         }
+        Ok(notes)
     }
 }
 
 impl Drop for GitUse {
     fn drop(&mut self) {
-        if let Some(front) = &self.0 {
+        if let Some(front) = &self.front {
             front.abandon();
         }
     }
