@@ -63,7 +63,7 @@ impl Act {
                     .to_owned()
             }
             Self::FillTheDisk if undoes => "run rm -f full; echo gone".to_owned(),
-            Self::FillTheDisk => "run head -c 48M /dev/zero >full; echo wrote".to_owned(),
+            Self::FillTheDisk => "run head -c 48M /dev/zero >full".to_owned(),
             Self::FillInboxes => "w".repeat(LARGE),
             Self::CountOddly => format!("say {} words oddly", 2 + number % 5),
         }
