@@ -255,6 +255,11 @@ impl From<StoreError> for ApiError {
             }
             StoreError::Busy { session } => Self::Busy(session),
             StoreError::InboxFull { .. } => Self::inbox_full(),
+            StoreError::RolesChanged => Self::Conflict(
+                "nothing was changed: the role of one of you has changed at the same moment; look at the people again, \
+                 then repeat the request if it is still right"
+                    .to_owned(),
+            ),
             error @ StoreError::Feature { .. } => Self::Conflict(error.to_string()),
             error @ (StoreError::Fenced { .. } | StoreError::Superseded) => Self::Unavailable {
                 message: "the session is just changing its worker; ask again",

@@ -48,7 +48,7 @@ pub enum Next {
 pub enum Closed {
     /// It is over. If somebody has woken the session since, it is *ready* again.
     Ended(DrainOutcome),
-    /// It stopped at a boundary on request. The next holder continues.
+    /// It stopped at a boundary on request, or for want of room. The next holder continues.
     HandedOver,
     /// It gave up its slot at a boundary because others wait for one. Its next drain continues.
     Yielded,
@@ -90,7 +90,7 @@ impl Rules<'_> {
             return Verdict::Write(next, how, Site::Interrupted);
         }
         let waits = waits(draft.history());
-        if self.stopping && (continuing || waits) {
+        if (self.stopping || self.cramped) && (continuing || waits) {
             return hand_over(draft);
         }
         // Handed over, not closed: stored input is then taken up as if this drain had continued. Not beside a title,

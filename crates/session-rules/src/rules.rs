@@ -36,6 +36,9 @@ pub struct Rules<'a> {
     /// Others wait for the drain's slot, and it has had a turn: yield at the next boundary where its work does not
     /// continue.
     pub crowded: bool,
+    /// The worker has no room for the log and its inbox: hand over at the next boundary where anything is left to do.
+    /// What waits in the inbox stays there.
+    pub cramped: bool,
     /// The newest interrupt that this drain must not apply.
     pub interrupts_before: Seq,
 }

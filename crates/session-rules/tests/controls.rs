@@ -35,6 +35,8 @@ struct Desk {
     missing: Option<SessionError>,
     /// The restore of the files, if there was one.
     restored: Option<(FencingToken, SnapshotTree)>,
+    /// Whether the worker has no room for the log and its inbox.
+    cramped: bool,
 }
 
 /// A write.
@@ -99,6 +101,7 @@ impl Desk {
             },
             missing: None,
             restored: None,
+            cramped: false,
         };
         desk.push(SessionCreated {
             by: None,
@@ -193,6 +196,7 @@ impl Desk {
             workspace,
             stopping: false,
             crowded: false,
+            cramped: self.cramped,
             interrupts_before: Seq(0),
         };
         let mut draft = Draft::new(&mut self.history, self.mint.clone(), 1);
@@ -822,4 +826,25 @@ fn a_takeover_on_another_disk_tells_after_the_turn_that_it_settles() {
     assert_eq!(wrote.kinds[..4], kinds);
     let SessionEvent::NoticeRecorded(notice) = &wrote.events[2] else { panic!("{wrote:?}") };
     assert_eq!(notice.kind, NoticeKind::FilesLost);
+}
+
+// Finding look 4 (C2): the budget of folds was asked when a drain started, and not when its inbox grew.
+#[test]
+fn a_drain_without_room_leaves_its_inbox_as_it_is() {
+    let mut desk = Desk { cramped: true, ..Desk::new() };
+    let next = desk.decide(|rules, draft| rules.cross(draft, false, &seen()));
+    assert!(matches!(next.next, Next::End(Closed::Ended(DrainOutcome::Completed))), "{next:?}");
+    for (delivery, continuing) in
+        [(Delivery::Queue, false), (Delivery::Steer, false), (Delivery::Steer, true)]
+    {
+        let mut desk = Desk { cramped: true, ..Desk::new() };
+        desk.admit(delivery, true);
+        let wrote = desk.decide(|rules, draft| rules.cross(draft, continuing, &seen()));
+        assert!(matches!(wrote.next, Next::End(Closed::HandedOver)), "{wrote:?}");
+        assert_eq!((wrote.taken, wrote.end), (0, DrainEnd::HandOver));
+        assert_eq!(wrote.kinds, Vec::<&str>::new());
+        desk.cramped = false;
+        let wrote = desk.decide(|rules, draft| rules.cross(draft, continuing, &seen()));
+        assert_eq!(wrote.taken, 1, "the next drain takes it");
+    }
 }

@@ -88,6 +88,7 @@ fn body(dialect: Dialect, takes_tools: bool) -> Value {
         workspace: WorkspaceState::Here,
         stopping: false,
         crowded: false,
+        cramped: false,
         interrupts_before: Seq(0),
     };
     let idle = Taken { was_open: false, handed_over: false, recoveries: 0 };

@@ -105,6 +105,7 @@ impl Desk {
             workspace: WorkspaceState::Here,
             stopping: false,
             crowded: false,
+            cramped: false,
             interrupts_before: Seq(0),
         };
         let mut draft = Draft::new(&mut self.history, self.mint.clone(), 1);

@@ -32,7 +32,8 @@ pub enum DrainExit {
     Waiting,
     /// The session continues at this other Location: wake its holder.
     Moved(SessionRef),
-    /// The worker's budget of folds has no room for this many bytes. Nothing was claimed: start it again when there is.
+    /// The worker's budget of folds has no room for this many bytes. Nothing was claimed, or it stopped at a boundary
+    /// because its log or its inbox has grown: start it again when there is room.
     NoRoom(usize),
     /// The claim has passed on.
     Fenced,
@@ -66,6 +67,7 @@ impl From<StoreError> for Stop {
             | StoreError::Conflict { .. }
             | StoreError::Busy { .. }
             | StoreError::InboxFull { .. }
+            | StoreError::RolesChanged
             | StoreError::Feature { .. }
             | StoreError::Schema(_)
             | StoreError::Unreadable(_)
@@ -123,6 +125,8 @@ pub async fn drain(
     };
     drain.traced.end(failure, runtime.clock.now_ms());
     match ran {
+        // The room is what it gave up.
+        Ok(exit @ DrainExit::NoRoom(_)) => (exit, None),
         Ok(exit) => (exit, Some(drain.log.into_history())),
         Err(Stop::NoRoom(bytes)) => (DrainExit::NoRoom(bytes), None),
         Err(Stop::Fenced) => (DrainExit::Fenced, None),
@@ -152,7 +156,7 @@ impl<'r> Drain<'r> {
             self.answering();
             next = match next {
                 Next::End(Closed::Ended(outcome)) => return Ok(DrainExit::Ended(outcome)),
-                Next::End(Closed::HandedOver) => return Ok(DrainExit::HandedOver),
+                Next::End(Closed::HandedOver) => return Ok(self.hand_over_exit()),
                 Next::End(Closed::Yielded) => return Ok(DrainExit::Yielded),
                 Next::End(Closed::Waiting) => {
                     let goes_on = self.cover_own_asks().await;
@@ -179,6 +183,15 @@ impl<'r> Drain<'r> {
                     return Ok(DrainExit::Moved(SessionRef { location, ..session.clone() }));
                 }
             };
+        }
+    }
+
+    /// Returns how a drain that has handed over ended: for want of room, unless the worker stops.
+    fn hand_over_exit(&self) -> DrainExit {
+        if self.log.is_cramped() && !self.stage.control.stopping.is_cancelled() {
+            DrainExit::NoRoom(self.log.history().bytes())
+        } else {
+            DrainExit::HandedOver
         }
     }
 
@@ -330,7 +343,8 @@ impl<'r> Drain<'r> {
         let mut is_written = false;
         let decided = self
             .log
-            .write(|draft| {
+            .write(|draft, has_room| {
+                let rules = Rules { cramped: !has_room, ..rules };
                 if let Some(captured) = &captured {
                     draft.push(captured.clone());
                 }

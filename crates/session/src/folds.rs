@@ -36,14 +36,9 @@ impl FoldBudget {
         self.fits(*self.used(), bytes)
     }
 
-    /// Takes a share of so many bytes; `None` if there is no room.
-    pub(crate) fn take(&self, bytes: usize) -> Option<FoldShare> {
-        let mut used = self.used();
-        if !self.fits(*used, bytes) {
-            return None;
-        }
-        *used = used.saturating_add(counted(bytes));
-        Some(FoldShare { budget: self.clone(), bytes: counted(bytes) })
+    /// Returns a share of nothing.
+    pub(crate) fn empty_share(&self) -> FoldShare {
+        FoldShare { budget: self.clone(), ..FoldShare::default() }
     }
 
     fn fits(&self, used: usize, bytes: usize) -> bool {
@@ -64,20 +59,34 @@ fn counted(bytes: usize) -> usize {
 #[derive(Debug, Default)]
 pub(crate) struct FoldShare {
     budget: FoldBudget,
+    /// The bytes that count in the budget: those of the fold.
     bytes: usize,
+    /// The most bytes for which there was room when the share was asked to grow.
+    granted: usize,
 }
 
 impl FoldShare {
-    /// Returns whether it is of nothing that counts.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes == 0
+    /// Makes it a share of so many bytes, if there is room beside the others; returns whether there is. Once granted,
+    /// no growth of another takes it away. Without room it is what it was.
+    pub(crate) fn try_grow(&mut self, bytes: usize) -> bool {
+        let mut used = self.budget.used();
+        let others = used.saturating_sub(self.bytes);
+        if bytes > self.granted && !self.budget.fits(others, bytes) {
+            return false;
+        }
+        *used = others.saturating_add(counted(bytes));
+        self.bytes = counted(bytes);
+        self.granted = self.granted.max(bytes);
+        true
     }
 
-    /// Follows the fold, which has grown or shrunk. Work that runs is not stopped for its size.
+    /// Follows the fold, which has grown or shrunk, whether there is room or not: between two boundaries no work is
+    /// stopped for its size.
     pub(crate) fn resize(&mut self, bytes: usize) {
         let mut used = self.budget.used();
         *used = used.saturating_sub(self.bytes).saturating_add(counted(bytes));
         self.bytes = counted(bytes);
+        self.granted = self.granted.min(bytes);
     }
 }
 
@@ -94,18 +103,23 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
+    fn take(budget: &FoldBudget, bytes: usize) -> Option<FoldShare> {
+        let mut share = budget.empty_share();
+        share.try_grow(bytes).then_some(share)
+    }
+
     // Finding core-3 C2: a worker held the folds of all its drains, whatever their size.
     #[test]
     fn folds_beyond_the_budget_get_no_share_until_others_end() {
         let budget = FoldBudget::new(4 * MIB);
-        let first = budget.take(3 * MIB).expect("room");
-        assert!(budget.take(2 * MIB).is_none());
-        let small: Vec<_> = (0..100).map(|_| budget.take(SMALL - 1).expect("room")).collect();
-        let second = budget.take(MIB).expect("room");
+        let first = take(&budget, 3 * MIB).expect("room");
+        assert!(take(&budget, 2 * MIB).is_none());
+        let small: Vec<_> = (0..100).map(|_| take(&budget, SMALL - 1).expect("room")).collect();
+        let second = take(&budget, MIB).expect("room");
         drop((first, small));
         assert!(budget.has_room(3 * MIB) && !budget.has_room(3 * MIB + 1));
         drop(second);
-        let whole = budget.take(100 * MIB).expect("alone");
+        let whole = take(&budget, 100 * MIB).expect("alone");
         assert!(!budget.has_room(MIB) && budget.has_room(SMALL - 1));
         drop(whole);
         assert_eq!(*budget.used(), 0);
@@ -114,11 +128,30 @@ mod tests {
     #[test]
     fn a_fold_that_grows_takes_more_of_the_budget() {
         let budget = FoldBudget::new(4 * MIB);
-        let mut share = budget.take(1).expect("room");
+        let mut share = take(&budget, 1).expect("room");
         assert_eq!(*budget.used(), 0);
         share.resize(3 * MIB);
         assert!(!budget.has_room(2 * MIB));
         share.resize(1);
         assert!(budget.has_room(4 * MIB));
+    }
+
+    // Finding look 4 (C2): a fold was never asked again whether it had room.
+    #[test]
+    fn a_share_grows_while_there_is_room_beside_others() {
+        let budget = FoldBudget::new(4 * MIB);
+        let mut first = take(&budget, 2 * MIB).expect("room");
+        let mut second = take(&budget, MIB).expect("room");
+        assert!(!second.try_grow(2 * MIB + 1));
+        assert_eq!(*budget.used(), 3 * MIB, "a refusal changes nothing");
+        // It is in memory all the same: who has its share keeps it, and who grows asks again.
+        second.resize(3 * MIB);
+        assert!(first.try_grow(2 * MIB) && !first.try_grow(2 * MIB + 1));
+        assert!(!second.try_grow(3 * MIB));
+        drop(first);
+        assert!(second.try_grow(100 * MIB), "alone");
+        second.resize(MIB);
+        let _third = take(&budget, 3 * MIB).expect("room");
+        assert!(!second.try_grow(2 * MIB), "what it gave back is not granted any more");
     }
 }

@@ -28,8 +28,10 @@ pub(crate) struct Log<'r> {
     /// The next write, based on the last one: valid unless somebody else has added to the log.
     next: Option<Box<DrainWrite>>,
     ended: bool,
-    /// The share of the worker's budget that the fold takes.
+    /// The share of the worker's budget that the fold takes, its inbox included.
     share: FoldShare,
+    /// Whether the last write found no room in that budget for what the log has become.
+    is_cramped: bool,
     /// The owner of the claim, for the look that compares claims.
     control: DrainControl,
 }
@@ -42,6 +44,7 @@ impl<'r> Log<'r> {
         control: DrainControl,
     ) -> Self {
         let mint = IdMint::after(Stamp::default(), runtime.clock.now_ms());
+        let share = control.folds.empty_share();
         Self {
             runtime,
             session,
@@ -50,7 +53,8 @@ impl<'r> Log<'r> {
             claim: Claim(0),
             next: None,
             ended: false,
-            share: FoldShare::default(),
+            share,
+            is_cramped: false,
             control,
         }
     }
@@ -58,6 +62,12 @@ impl<'r> Log<'r> {
     /// Returns whether the last write ended the drain.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Returns whether the last write found no room for the log with its inbox: a drain that has handed over then starts
+    /// again when there is some.
+    pub(crate) fn is_cramped(&self) -> bool {
+        self.is_cramped
     }
 
     /// Returns everything that is known to be written.
@@ -88,8 +98,7 @@ impl<'r> Log<'r> {
         let mut started = start(first).await?;
         if let Started::Long(bytes) = started {
             let bytes = self.history.bytes().saturating_add(bytes);
-            let folds = &self.control.folds;
-            self.share = folds.take(bytes).ok_or(Stop::NoRoom(bytes))?;
+            self.take_room(bytes)?;
             started = start(hold).await?;
         }
         if let Started::Ready(write, _, new) = &mut started {
@@ -103,23 +112,40 @@ impl<'r> Log<'r> {
             self.history.belong_to(write.claim().incarnation());
             self.history.extend(new.iter());
             new.clear();
-            let bytes = self.history.bytes();
-            if hold == Hold::Look && self.share.is_empty() {
-                self.share = self.control.folds.take(bytes).ok_or(Stop::NoRoom(bytes))?;
-            }
+            // A second look has read what has come since the first.
+            self.take_room(self.history.bytes())?;
         }
         Ok(started)
     }
 
-    /// Decides and writes. If the log has grown meanwhile, decides again under the head's lock.
+    /// Takes room for a fold of so many bytes, before anything is claimed.
+    fn take_room(&mut self, bytes: usize) -> Result<(), Stop> {
+        if self.share.try_grow(bytes) { Ok(()) } else { Err(Stop::NoRoom(bytes)) }
+    }
+
+    /// Asks for room for the log and its inbox as they are now, and returns whether there is. They count in the budget in
+    /// any case, since they are in memory.
+    fn ask_room(&mut self) -> bool {
+        let bytes = self.history.bytes();
+        self.is_cramped = !self.share.try_grow(bytes);
+        if self.is_cramped {
+            self.share.resize(bytes);
+        }
+        !self.is_cramped
+    }
+
+    /// Decides and writes. If the log has grown meanwhile, decides again under the head's lock. The decision learns whether
+    /// the worker has room for the log and the inbox that it is made on.
     pub(crate) async fn write<T>(
         &mut self,
-        mut decide: impl FnMut(&mut Draft<'_>) -> Verdict<T>,
+        mut decide: impl FnMut(&mut Draft<'_>, bool) -> Verdict<T>,
     ) -> Result<T, Stop> {
-        if let Some(next) = self.next.take()
-            && let Some(decided) = self.try_write(*next, &mut decide).await?
-        {
-            return Ok(decided);
+        if let Some(next) = self.next.take() {
+            let has_room = self.ask_room();
+            let decided = self.try_write(*next, |draft| decide(draft, has_room)).await?;
+            if let Some(decided) = decided {
+                return Ok(decided);
+            }
         }
         for _ in 0..TRIES {
             let (store, session, claim) = (&self.runtime.store, self.session, self.claim);
@@ -127,9 +153,11 @@ impl<'r> Log<'r> {
             let resumed = patiently(|| store.resume_drain(session.clone(), claim, known.clone()));
             let (locked, new) = resumed.await?;
             self.history.extend(&new);
+            let has_room = self.ask_room();
             // A Move releases the lock, so its own writes come first. Any other decision is made on a log that cannot
             // change.
-            if let Some(decided) = self.try_write(locked, &mut decide).await? {
+            let decided = self.try_write(locked, |draft| decide(draft, has_room)).await?;
+            if let Some(decided) = decided {
                 return Ok(decided);
             }
         }

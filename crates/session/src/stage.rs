@@ -160,6 +160,7 @@ impl<'r> Stage<'r> {
             },
             stopping: self.control.stopping.is_cancelled(),
             crowded: self.control.is_crowded(),
+            cramped: false, // each write asks
             interrupts_before: self.interrupts_before,
         }
     }

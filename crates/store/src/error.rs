@@ -28,6 +28,9 @@ pub enum StoreError {
         /// The session.
         session: SessionId,
     },
+    /// A role has changed since the change was allowed: nothing was changed. Look at the roles again, and decide again.
+    #[error("a role has changed since the change was allowed")]
+    RolesChanged,
     /// Not every build that runs understands what this would write: finish the upgrade, then raise the level.
     #[error(
         "this needs the cluster's feature level {wants}, and it is {level}: finish the upgrade", wants = feature.level()
@@ -104,6 +107,7 @@ impl StoreError {
             | Self::Conflict { .. }
             | Self::Busy { .. }
             | Self::InboxFull { .. }
+            | Self::RolesChanged
             | Self::Feature { .. }
             | Self::Fenced { .. }
             | Self::WentBack { .. }
@@ -162,6 +166,7 @@ impl StoreError {
             | Self::Conflict { .. }
             | Self::Busy { .. }
             | Self::InboxFull { .. }
+            | Self::RolesChanged
             | Self::Feature { .. }
             | Self::Fenced { .. }
             | Self::WentBack { .. }

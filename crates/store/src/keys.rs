@@ -4,7 +4,7 @@ use domain::{KeyId, OrgId, TimestampMs};
 use crate::connections::{Limit, bounded};
 use crate::pool::Tx;
 use crate::principal::read_actor;
-use crate::{Store, StoreError, revocation};
+use crate::{SeenRoles, Store, StoreError, revocation};
 
 /// A key to be stored; only its hash ever is.
 #[derive(Debug, Clone)]
@@ -187,19 +187,24 @@ impl Store {
         .await
     }
 
-    /// Stores a key of a person or service account.
+    /// Stores a key of a person or service account. `seen` are the roles on which that was allowed; `None` for a key of
+    /// one's own.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] when its id is taken, or its owner has [`MAX_KEYS`]; [`StoreError::NotFound`] without
-    /// such an owner.
+    /// such an owner; [`StoreError::RolesChanged`] when `seen` does not hold any more.
     pub async fn create_owned_key(
         &self,
         org: OrgId,
         key: NewOwnedKey,
+        seen: Option<SeenRoles>,
         now: TimestampMs,
     ) -> Result<KeyRow, StoreError> {
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
+                if let Some(seen) = seen {
+                    seen.prove_maker(tx, org).await?;
+                }
                 // Keys of one owner are made one after the other, so that their bound holds.
                 let owner = sqlx::query_scalar!(
                     "SELECT id FROM principal WHERE org_id = $1 AND id = $2 AND disabled_ms IS NULL FOR UPDATE",
@@ -274,17 +279,19 @@ impl Store {
             .await
     }
 
-    /// Gives a key a second secret. The ones before it work until `until_ms`.
+    /// Gives a key a second secret. The ones before it work until `until_ms`. `seen` are the roles on which that was
+    /// allowed; `None` for a key of one's own.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such key that is valid; [`StoreError::Conflict`] when its rotation
-    /// before is not over.
+    /// before is not over; [`StoreError::RolesChanged`] when `seen` does not hold any more.
     pub async fn rotate_key(
         &self,
         org: OrgId,
         id: KeyId,
         hash: Vec<u8>,
         until_ms: TimestampMs,
+        seen: Option<SeenRoles>,
         now: TimestampMs,
     ) -> Result<KeyRow, StoreError> {
         self.in_tenant(org, move |tx| {
@@ -297,6 +304,9 @@ impl Store {
                     now,
                 );
                 known.fetch_optional(&mut **tx).await?.ok_or(StoreError::NotFound)?;
+                if let Some(seen) = seen {
+                    seen.prove_maker(tx, org).await?;
+                }
                 sqlx::query!(
                     "DELETE FROM key_secret WHERE org_id = $1 AND key_id = $2 AND until_ms <= $3",
                     org.0,
@@ -333,14 +343,16 @@ impl Store {
     }
 
     /// Revokes a key, and ends the logins that it began. With `stop_work`, what it admitted is stopped too. Revoking it again changes nothing but that.
+    /// `seen` are the roles on which that was allowed; `None` for a key of one's own.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is none.
+    /// [`StoreError::NotFound`] when there is none; [`StoreError::RolesChanged`] when `seen` does not hold any more.
     pub async fn revoke_key(
         &self,
         org: OrgId,
         id: KeyId,
         stop_work: bool,
+        seen: Option<SeenRoles>,
         now: TimestampMs,
     ) -> Result<KeyRow, StoreError> {
         self.in_tenant(org, move |tx| {
@@ -362,6 +374,11 @@ impl Store {
                 .execute(&mut **tx)
                 .await?;
                 let row = find(tx, org, id.as_str()).await?;
+                // Last, since what notes when somebody was seen locks keys and logins before people.
+                if let Some(seen) = seen {
+                    seen.prove_maker(tx, org).await?;
+                    seen.prove_target(tx, org, &row.owner).await?;
+                }
                 if stop_work {
                     revocation::ask(tx, org, id.as_str(), now).await?;
                 }

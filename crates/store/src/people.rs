@@ -5,7 +5,8 @@ use domain::{OrgId, TimestampMs, UserId};
 
 use crate::pool::Tx;
 use crate::principal::{read_actor, read_role};
-use crate::{Store, StoreError, revocation};
+use crate::seen_roles::lock_role;
+use crate::{SeenRoles, Store, StoreError, revocation};
 
 /// A person or service account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -201,20 +202,28 @@ impl Store {
     }
 
     /// Changes a person or service account. An organisation that has an owner keeps one: changes wait for each other.
-    /// Who is disabled loses its logins in the same transaction, and what it admitted is stopped.
+    /// Who is disabled loses its logins in the same transaction, and what it admitted is stopped. `seen` are the roles on
+    /// which the change was allowed; `None` for a change that everybody may make, such as one's own name.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when there is none.
+    /// [`StoreError::NotFound`] when there is none; [`StoreError::RolesChanged`] when `seen` does not hold any more.
     pub async fn change_principal(
         &self,
         org: OrgId,
         actor: Actor,
         change: PrincipalChange,
+        seen: Option<SeenRoles>,
         now: TimestampMs,
     ) -> Result<PrincipalChanged, StoreError> {
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
                 lock(tx, org).await?;
+                // A sign-in by a connection gives roles too, and locks the person alone.
+                lock_role(tx, org, &actor).await?;
+                if let Some(seen) = seen {
+                    seen.prove_maker(tx, org).await?;
+                    seen.prove_target(tx, org, &actor).await?;
+                }
                 let before = find(tx, org, &actor).await?;
                 let was_owner = before.role == OrgRole::Owner && before.disabled_ms.is_none();
                 let loses_role = change.role.is_some_and(|role| role != OrgRole::Owner);

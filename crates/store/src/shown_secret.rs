@@ -17,8 +17,8 @@ pub enum ShownSecret {
     OldKey(Vec<u8>),
     /// The cookie of a login: the one now, or the one before.
     Cookie(OrgId, LoginId, Vec<u8>),
-    /// A login link, by its id.
-    Link(OrgId, String),
+    /// A login link that names its id, by the SHA-256 of its token.
+    Link(OrgId, String, Vec<u8>),
     /// A recovery code.
     Code(Vec<u8>),
 }
@@ -30,7 +30,7 @@ impl ShownSecret {
             Self::Key(id, hash) => ("key", Uuid::nil(), id.as_str(), hash),
             Self::OldKey(hash) => ("old-key", Uuid::nil(), "", hash),
             Self::Cookie(org, id, hash) => ("cookie", org.0, id.as_str(), hash),
-            Self::Link(org, id) => ("link", org.0, id, &[]),
+            Self::Link(org, id, hash) => ("link", org.0, id, hash),
             Self::Code(hash) => ("code", Uuid::nil(), "", hash),
         }
     }
@@ -71,7 +71,8 @@ impl Call for ShownSecret {
                         WHEN 'old-key' THEN EXISTS (SELECT FROM api_key k WHERE k.hash = w.hash)
                         WHEN 'cookie' THEN EXISTS (SELECT FROM login l WHERE l.org_id = w.org_id AND l.id = w.id
                             AND (l.hash = w.hash OR l.former_hash = w.hash))
-                        WHEN 'link' THEN EXISTS (SELECT FROM login_link k WHERE k.org_id = w.org_id AND k.id = w.id)
+                        WHEN 'link' THEN EXISTS (SELECT FROM login_link k WHERE k.org_id = w.org_id AND k.id = w.id
+                            AND k.hash = w.hash)
                         WHEN 'code' THEN EXISTS (SELECT FROM recovery_code c WHERE c.hash = w.hash)
                         ELSE false
                     END AS "known!"

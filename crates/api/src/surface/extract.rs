@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use access::{Bundle, Decision, Need, decide};
+use access::{Bundle, Decision, Need, OrgRole, decide};
 use auth::Believed;
 use axum::body::BodyDataStream;
 use axum::extract::rejection::BytesRejection;
@@ -14,7 +14,7 @@ use http::StatusCode;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
-use store::Principal as Proved;
+use store::{Principal as Proved, SeenRoles};
 
 use super::ignored::Ignored;
 use crate::ApiState;
@@ -108,6 +108,13 @@ impl Caller {
             Decision::Yes => Ok(()),
             Decision::Forbidden(need, missing) => Err(ApiError::Forbidden(need, missing)),
         }
+    }
+
+    /// Returns the roles on which a request was allowed, for the transaction that makes the change. `target` is the role
+    /// of the other person, if the decision depends on it.
+    pub(crate) fn seen_roles(&self, target: Option<OrgRole>) -> SeenRoles {
+        let standing = self.standing();
+        SeenRoles { maker: standing.actor.clone(), maker_role: standing.role, target_role: target }
     }
 }
 

@@ -41,12 +41,18 @@ async fn a_flood_of_made_up_secrets_locks_nobody_out() -> Result<()> {
     let made_up = |nth: usize| {
         let actor = access::Actor::User(ada.id.clone());
         let now = SystemClock::new().now_ms();
-        match nth % 4 {
+        match nth % 5 {
             0 => request("GET", "/platform/me", &MadeKey::of(&actor).text, None),
             1 => request("GET", "/platform/me", &auth::generate(), None),
             2 => {
                 let token = Token::link(world.org, ada.id.clone(), LinkMaker::Operator, now).0;
                 let body = json!({ "token": token.text() });
+                of_page("POST", "/platform/login/link", Some(&body))
+            }
+            3 => {
+                // Finding look 8 (H2): a link that is there, with a secret of one's own.
+                let (named, _) = link.rsplit_once('.').expect("a token");
+                let body = json!({ "token": format!("{named}.{nth:040}") });
                 of_page("POST", "/platform/login/link", Some(&body))
             }
             _ => {

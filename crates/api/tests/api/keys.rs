@@ -140,7 +140,7 @@ async fn key_of(world: &World, org: OrgId, owner: &str) -> Result<String> {
     let made = MadeKey::of(&actor);
     let scopes = vec![Scopes::EVERYTHING.to_owned()];
     let row = made.row(actor, "matrix".into(), scopes, Some(now + 86_400_000));
-    world.store.create_owned_key(org, row, now).await?;
+    world.store.create_owned_key(org, row, None, now).await?;
     Ok(made.id.to_string())
 }
 

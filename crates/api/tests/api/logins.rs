@@ -42,7 +42,7 @@ pub(crate) async fn person_of(
     let made = MadeKey::of(&actor);
     let scopes = vec![Scopes::EVERYTHING.to_owned()];
     let row = made.row(actor, "all".into(), scopes, Some(now + 86_400_000));
-    world.store.create_owned_key(org, row, now).await?;
+    world.store.create_owned_key(org, row, None, now).await?;
     Ok(Person { id, key: made.text, key_id: made.id.to_string() })
 }
 

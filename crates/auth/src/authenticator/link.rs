@@ -44,13 +44,13 @@ impl Authenticator {
     ) -> Result<(OrgId, FollowedLink), LinkError> {
         let token = Token::read(text).ok_or(LinkError::Unknown)?;
         self.refuse_repeated(&token.hash())?;
-        let shown = ShownSecret::Link(token.org(), token.id().to_owned());
+        let (id, hash) = (token.id().to_owned(), token.hash().to_vec());
+        let shown = ShownSecret::Link(token.org(), id.clone(), hash.clone());
         let Some(_place) = self.place(peer, shown).await? else {
             self.note_unknown(token.hash(), peer);
             return Err(LinkError::Unknown);
         };
         let (org, now) = (token.org(), self.clock.now_ms());
-        let (id, hash) = (token.id().to_owned(), token.hash().to_vec());
         let taken = self.store.take_login_link(org, id, hash, now).await;
         let refused = match taken.map_err(LinkError::Unavailable)? {
             LinkTaken::Good(link) => return Ok((org, link)),

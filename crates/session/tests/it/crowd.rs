@@ -1,10 +1,11 @@
-//! Sessions that give up their slots because others wait for one.
+//! Sessions that give up their slots because others wait for one, or their memory because there is no room for it.
 
 use anyhow::Result;
 use domain::Delivery::{Queue, Steer};
 use domain::DrainOutcome::{Completed, Interrupted};
 use history::History;
-use session::{Crowd, DrainExit, drain_control};
+use session::{Crowd, DrainExit, FoldBudget, drain_control};
+use simulated_model::Script;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{Session, World};
@@ -64,5 +65,64 @@ async fn an_interrupt_of_a_session_that_waits_for_its_slot_leaves_the_rest_queue
     world.admit(&session, Steer, "say 3 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     assert_eq!(world.answer(&session).await?, "w0 w1", "the queued prompt came last");
+    world.check().await
+}
+
+/// A drain within a worker's budget of folds.
+async fn within(
+    world: &World,
+    session: &Session,
+    folds: &FoldBudget,
+) -> Result<(DrainExit, Option<History>)> {
+    let (handle, control) = drain_control(CancellationToken::new());
+    world.drive(&world.worker, session, &handle, control.with_folds(folds), History::new()).await
+}
+
+// Finding look 4 (C2): the budget of folds was asked when a drain started, and not when its inbox grew.
+#[tokio::test]
+async fn an_inbox_that_grows_without_room_waits_for_it() -> Result<()> {
+    let world = World::new().await?;
+    let (large, grows) = (world.session().await?, world.session().await?);
+    let folds = FoldBudget::new(1_600_000);
+    for gate in ["large", "grows"] {
+        let (matches, gate) = (format!("{gate} begins"), Some(gate.into()));
+        world.script(Script { matches, gate, ..Script::default() })?;
+    }
+    let text = "x".repeat(500_000);
+    world.prompt(&large, &text).await?;
+    world.prompt(&large, &text).await?;
+    world.prompt(&large, "large begins").await?;
+    world.prompt(&grows, "grows begins").await?;
+    let promoted = async || -> Result<usize> {
+        let kinds = world.kinds(&grows).await?;
+        Ok(kinds.into_iter().filter(|kind| *kind == "prompt.promoted").count())
+    };
+    let beside = async {
+        world.until_requests(1).await?;
+        let meanwhile = async {
+            world.until_requests(2).await?;
+            world.prompt(&grows, &text).await?;
+            world.prompt(&grows, &text).await?;
+            Ok::<_, anyhow::Error>(world.model().open_gate("grows")?)
+        };
+        let (ended, admitted) = tokio::join!(within(&world, &grows, &folds), meanwhile);
+        admitted?;
+        for (exit, history) in [ended?, within(&world, &grows, &folds).await?] {
+            assert!(matches!(exit, DrainExit::NoRoom(1_000_000..1_100_000)), "{exit:?}");
+            assert!(history.is_none(), "it gives its memory up");
+            assert_eq!(promoted().await?, 1, "both that came wait");
+            let row = world.store().session(crate::world::ORG, grows.at.session.clone()).await?;
+            assert!(row.busy, "whoever waits for the session goes on waiting");
+        }
+        Ok::<_, anyhow::Error>(world.model().open_gate("large")?)
+    };
+    let (ended, beside) = tokio::join!(within(&world, &large, &folds), beside);
+    beside?;
+    assert!(matches!(ended?.0, DrainExit::Ended(Completed)));
+    assert!(matches!(within(&world, &grows, &folds).await?.0, DrainExit::Ended(Completed)));
+    assert_eq!(promoted().await?, 3, "nothing is lost");
+    let kinds = world.kinds(&grows).await?;
+    let count = |kind| kinds.iter().filter(|other| **other == kind).count();
+    assert_eq!((count("turn.started"), count("notice.recorded")), (2, 0));
     world.check().await
 }

@@ -61,6 +61,7 @@ impl World {
             },
             stopping: self.workers[worker].stopping,
             crowded: self.workers[worker].crowded && begun,
+            cramped: false, // its write is that of a worker that stops
             interrupts_before,
         }
     }

@@ -23,7 +23,7 @@ async fn lock(world: &World, session: &SessionRef) -> sqlx::Transaction<'static,
 }
 
 /// How many backends wait for a lock.
-async fn waiting(world: &World) -> i64 {
+pub(crate) async fn waiting(world: &World) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock'";
     sqlx::query_scalar(sql).fetch_one(&world.root).await.expect("a count")

@@ -46,6 +46,7 @@ mod reads;
 mod rebuild;
 mod resume;
 mod reverts;
+mod roles;
 mod schema;
 mod script;
 mod second_wall;

@@ -87,7 +87,7 @@ pub(crate) async fn first_owner(
     keep(&file, &made.text).map_err(|error| unkept(&file, "write", &error))?;
     let scopes = vec![Scopes::EVERYTHING.to_owned()];
     let row = made.row(actor, KEY_NAME.to_owned(), scopes, Some(now + KEY_LIFE));
-    store.create_owned_key(OrgId::FIRST, row, now).await?;
+    store.create_owned_key(OrgId::FIRST, row, None, now).await?;
     Ok(Owner { user, key: FirstKey::Kept { key: made.text, file } })
 }
 

@@ -25,6 +25,7 @@ fn database(error: &StoreError) -> String {
         | StoreError::Conflict { .. }
         | StoreError::Busy { .. }
         | StoreError::InboxFull { .. }
+        | StoreError::RolesChanged
         | StoreError::Feature { .. }
         | StoreError::Fenced { .. }
         | StoreError::WentBack { .. }

@@ -9,7 +9,7 @@ use domain::{KeyId, TimestampMs};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{CredentialInUse, KeyRow, MAX_KEYS, StoreError, Via};
+use store::{CredentialInUse, KeyRow, MAX_KEYS, SeenRoles, StoreError, Via};
 
 use super::me::name;
 use crate::ApiState;
@@ -147,9 +147,10 @@ pub(crate) async fn create(
         ensure(&state, &caller, &owner, OrgRole::Admin, "first").await?;
     }
     let now = state.clock().now_ms();
+    let seen = (owner != caller.standing().actor).then(|| caller.seen_roles(None));
     let made = MadeKey::of(&owner);
     let row = made.row(owner, name, scopes, Some(now + days * DAY));
-    match state.store().create_owned_key(caller.org(), row, now).await {
+    match state.store().create_owned_key(caller.org(), row, seen, now).await {
         Ok(row) => Ok(Created(NewKeyView { key: made.text, of: row.into() })),
         Err(StoreError::NotFound) => Err(ApiError::Conflict("its owner is disabled".to_owned())),
         Err(StoreError::Conflict { .. }) => Err(ApiError::Conflict(format!(
@@ -219,7 +220,7 @@ pub(crate) async fn rotate(
     if !(0..=MOST_HOURS).contains(&hours) {
         return Err(ApiError::Invalid(format!("`hours` is 0 to {MOST_HOURS}")));
     }
-    let (key, row) = find_key(&state, &caller, &believes, KeyDeed::Rotate, &key).await?;
+    let (key, row, seen) = find_key(&state, &caller, &believes, KeyDeed::Rotate, &key).await?;
     // A scope of a newer build is wider than anything but everything.
     let wider = Scopes::parse(row.scopes.iter().map(String::as_str)).unwrap_or(Scopes::all());
     if !caller.standing().scopes.contains(wider) {
@@ -233,7 +234,7 @@ pub(crate) async fn rotate(
     };
     let now = state.clock().now_ms();
     let hash = auth::hash(&made.text).to_vec();
-    match state.store().rotate_key(caller.org(), key, hash, now + hours * HOUR, now).await {
+    match state.store().rotate_key(caller.org(), key, hash, now + hours * HOUR, seen, now).await {
         Ok(row) => Ok(Created(NewKeyView { key: made.text, of: row.into() })),
         Err(StoreError::Conflict { .. }) => Err(ApiError::Conflict(
             "the key was rotated before, and its first secret works still: wait for its end"
@@ -270,21 +271,22 @@ pub(crate) async fn revoke(
     Path(key): Path<String>,
     Params(query): Params<RevokeQuery>,
 ) -> Result<Revoked, ApiError> {
-    let (key, _) = find_key(&state, &caller, &believes, KeyDeed::Revoke, &key).await?;
+    let (key, _, seen) = find_key(&state, &caller, &believes, KeyDeed::Revoke, &key).await?;
     let (org, now) = (caller.org(), state.clock().now_ms());
-    let row = state.store().revoke_key(org, key.clone(), query.stop_work, now).await?;
+    let row = state.store().revoke_key(org, key.clone(), query.stop_work, seen, now).await?;
     state.authenticator().forget(&CredentialInUse { org, via: Via::Key(key) });
     Ok(Revoked(row.into()))
 }
 
-/// Returns a key to which the caller may do `deed`. To whoever manages no keys, others' are not there.
+/// Returns a key to which the caller may do `deed`, with the roles on which that was decided; without them for the
+/// caller's own. To whoever manages no keys, others' are not there.
 async fn find_key(
     state: &ApiState,
     caller: &Caller,
     believes: &Believes,
     deed: KeyDeed,
     key: &str,
-) -> Result<(KeyId, KeyRow), ApiError> {
+) -> Result<(KeyId, KeyRow, Option<SeenRoles>), ApiError> {
     let key: KeyId = id(key)?;
     let org = caller.org();
     let row = state.store().key(org, key.clone()).await?;
@@ -311,5 +313,7 @@ async fn find_key(
     if !is_own && role == OrgRole::Owner {
         believes.wants_recent()?; // like all that only owners may
     }
-    Ok((key, row))
+    let target = row.owner.is_person().then_some(role);
+    let seen = (!is_own).then(|| caller.seen_roles(target));
+    Ok((key, row, seen))
 }

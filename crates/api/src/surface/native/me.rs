@@ -99,7 +99,7 @@ pub(crate) async fn change(
     }
     let change = PrincipalChange { name: Some(name(&request.name)?), ..PrincipalChange::default() };
     let (org, actor, now) = (caller.org(), caller.standing().actor.clone(), state.clock().now_ms());
-    match state.store().change_principal(org, actor, change, now).await? {
+    match state.store().change_principal(org, actor, change, None, now).await? {
         PrincipalChanged::Done(_) | PrincipalChanged::LastOwner => {}
     }
     show(caller, believes, State(state)).await

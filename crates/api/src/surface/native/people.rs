@@ -108,8 +108,8 @@ pub(crate) async fn change(
     }
     let name = request.name.as_deref().map(name).transpose()?;
     let change = PrincipalChange { role, disabled: request.disabled, name };
-    let now = state.clock().now_ms();
-    match state.store().change_principal(caller.org(), actor, change, now).await? {
+    let (seen, now) = (caller.seen_roles(Some(before.role)), state.clock().now_ms());
+    match state.store().change_principal(caller.org(), actor, change, Some(seen), now).await? {
         PrincipalChanged::Done(row) => Ok(Changed(row.into())),
         PrincipalChanged::LastOwner => Err(ApiError::Conflict(
             "this is the last owner of the organisation: make another one first".to_owned(),
