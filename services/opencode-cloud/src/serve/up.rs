@@ -20,6 +20,7 @@ use store::{NewKey, RolePasswords, Store, StoreOptions};
 use tasks::{CancellationToken, TaskGroup};
 use tokio::net::TcpListener;
 
+use super::disk::UploadArgs;
 use super::ServeError;
 use super::args::{DataArgs, DrainArgs, ListenArgs, ModelArgs};
 use super::bootstrap::{self, first_owner, login_url};
@@ -87,6 +88,9 @@ pub struct UpArgs {
     /// The way sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
+    /// How much uploads take.
+    #[command(flatten)]
+    pub uploads: UploadArgs,
     /// The metrics of the process.
     #[command(flatten)]
     pub metrics: MetricsArgs,
@@ -320,6 +324,8 @@ async fn serve_on(
             proxies: args.listen.proxies(),
             site: site.clone(),
             default_model: model.default_model(),
+            spools: args.uploads.spools(data.path(), args.drains.disk.reserve.room())?,
+            upload_quota: args.uploads.quota(),
         },
         &root.role("gateway"),
     )?;
