@@ -158,8 +158,8 @@ pub use transcript::{CallRow, MessageRow, Messages, PartRow, Transcript};
 pub use tree::{Expected, MAX_CHILDREN, MAX_DEPTH, TreeUsage};
 pub use turn::{AttemptRow, TurnKind, TurnRow};
 pub use unanswered::UnansweredWrite;
-pub use upload::{NewUpload, UploadNote};
 pub use unnamed_blob::{BlobUse, NamedBlob};
+pub use upload::{NewUpload, UploadNote};
 pub use usage::UsageDue;
 pub use usage_counter::UsageCounter;
 pub use usage_read::{

@@ -7,13 +7,13 @@ use axum::body::BodyDataStream;
 use blobs::BlobKey;
 use domain::{Feature, LocationRef, OrgId, RepositoryId, SessionId, TimestampMs, UploadId};
 use futures::StreamExt;
+use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{
-    BlobUse, LocationKind, LocationRow, NewSent, NewUpload, ProjectRow, SentChanges, SentRow, Store,
-    StoreError, UploadNote,
+    BlobUse, LocationKind, LocationRow, NewSent, NewUpload, ProjectRow, SentChanges, SentRow,
+    Store, StoreError, UploadNote,
 };
-use http::StatusCode;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt, BufWriter};
 use workspaces::{Oid, RefName};
 

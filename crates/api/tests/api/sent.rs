@@ -133,7 +133,7 @@ async fn an_organisation_sends_so_much_at_once() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_packs_of_an_organisation_have_a_quota() -> Result<()> {
     let world = World::new().await?;
-    let settings = ApiSettings { upload_quota: 150_000, ..World::settings() };
+    let settings = ApiSettings { upload_quota: 160_000, ..World::settings() };
     let gateway = router(ApiState::start(ApiParts { settings, ..world.parts() }));
     let pack = |bytes: usize| [b"PACK".to_vec(), vec![0; bytes]].concat();
     let key = &world.key;
@@ -191,7 +191,8 @@ async fn uploads_and_imports_leave_the_disk_its_reserve() -> Result<()> {
     let key = &world.key;
     let made = ok(&gateway, "POST", "/session", key, Some(json!({ "id": "ses_out" }))).await;
     assert_eq!(made["id"], "ses_out");
-    let export = send(&gateway, request("GET", "/platform/session/ses_out/export", key, None)).await;
+    let export =
+        send(&gateway, request("GET", "/platform/session/ses_out/export", key, None)).await;
     let export = axum::body::to_bytes(export.into_body(), usize::MAX).await?;
     ok(&gateway, "DELETE", "/session/ses_out", key, None).await;
     let imports = async || {

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
 use api::{
-    ApiParts, ApiSettings, ApiState, ModelList, Origins, Site, SpoolSettings, differing_messages, router,
+    ApiParts, ApiSettings, ApiState, ModelList, Origins, Site, SpoolSettings, differing_messages,
+    router,
 };
 use async_trait::async_trait;
 use axum::Router;
@@ -133,8 +134,7 @@ impl World {
     /// Returns where uploads wait.
     pub(crate) fn spools(&self) -> SpoolSettings {
         let folder = self.blob_folder.path().join("uploads");
-        let spools =
-            SpoolSettings { folder, most_bytes: 8 << 30, room: Arc::new(|_| None) };
+        let spools = SpoolSettings { folder, most_bytes: 8 << 30, room: Arc::new(|_| None) };
         spools.empty_folder().expect("a folder");
         spools
     }

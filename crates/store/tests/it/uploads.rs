@@ -7,7 +7,12 @@ use crate::world::{World, organisation};
 
 const MIB: u64 = 1024 * 1024;
 
-async fn add(store: Store, org: domain::OrgId, bytes: u64, most: u64) -> Result<UploadNote, StoreError> {
+async fn add(
+    store: Store,
+    org: domain::OrgId,
+    bytes: u64,
+    most: u64,
+) -> Result<UploadNote, StoreError> {
     store.add_upload(org, NewUpload { id: Store::mint_upload(1), bytes, now: 1 }, most).await
 }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ApiParts, ApiSettings, DefaultModel, ModelList, Origins, PublicUrl, Site, SpoolSettings};
+use api::{
+    ApiParts, ApiSettings, DefaultModel, ModelList, Origins, PublicUrl, Site, SpoolSettings,
+};
 use blobs::Blobs;
 use credentials::Credentials;
 use domain::{Clock, OrgId};

@@ -18,12 +18,12 @@ use store::{Store, StoreError, StoreOptions};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::time::Instant;
 
-use super::disk::{ReserveArgs, UploadArgs};
 use super::ServeError;
 use super::args::{ClusterArgs, DataArgs, Disk, DrainArgs, ListenArgs, ModelArgs};
 use super::blobs::BlobArgs;
 use super::bootstrap::{self, give_key};
 use super::catalog::{CatalogArgs, environment};
+use super::disk::{ReserveArgs, UploadArgs};
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::metrics::MetricsArgs;

@@ -20,11 +20,11 @@ use store::{NewKey, RolePasswords, Store, StoreOptions};
 use tasks::{CancellationToken, TaskGroup};
 use tokio::net::TcpListener;
 
-use super::disk::UploadArgs;
 use super::ServeError;
 use super::args::{DataArgs, DrainArgs, ListenArgs, ModelArgs};
 use super::bootstrap::{self, first_owner, login_url};
 use super::catalog::{CatalogArgs, environment};
+use super::disk::UploadArgs;
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::greeting::{self, Greeting};
