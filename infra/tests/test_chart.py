@@ -202,6 +202,26 @@ class Chart(unittest.TestCase):
             if role == "worker":
                 self.assertIn("--workspace-disk=own", container["args"])
 
+    def test_folders_of_a_node_have_a_bound(self):
+        # Finding look 7 (M4): uploads filled a node's disk.
+        for name in names():
+            for item, pod in pods(rendered(name)):
+                for volume in pod["volumes"]:
+                    if "emptyDir" in volume:
+                        with self.subTest(values=name, pod=item["metadata"]["name"], volume=volume["name"]):
+                            self.assertRegex(volume["emptyDir"].get("sizeLimit", "none"), r"^[0-9]+[MG]i$")
+
+    def test_uploads_wait_on_a_disk_that_holds_them(self):
+        for name in names():
+            pod = next(pod for item, pod in pods(rendered(name)) if item["metadata"]["name"].endswith("-gateway"))
+            container = pod["containers"][0]
+            env = {variable["name"]: variable.get("value") for variable in container["env"]}
+            self.assertEqual(env["OPENCODE_CLOUD_DATA_DIR"], "/data")
+            mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+            volume = next(volume for volume in pod["volumes"] if volume["name"] == mounts["/data"])
+            spool = int(env["OPENCODE_CLOUD_UPLOAD_SPOOL"].removesuffix("GiB"))
+            self.assertGreater(int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")), spool, name)
+
     def test_secrets_of_ones_own_need_no_job(self):
         made = [item["metadata"]["name"] for item, _ in pods(rendered("minimal")) if item["kind"] == "Job"]
         self.assertEqual(sorted(made), ["oc-opencode-cloud-found", "oc-opencode-cloud-migrate", "oc-opencode-cloud-secrets"])

@@ -163,10 +163,26 @@ class Compose(unittest.TestCase):
             for name in ("worker-1", "worker-2", "gateway-1", "gateway-2"):
                 machine.healthy(name, machine.start(name))
             for name in ("gateway-1", "gateway-2"):
+                self.assertTrue((machine.work / "data" / name / "uploads").is_dir(), name)
                 self.assertIn("hello", work_at(machine.program, machine.url(name), machine.secret("bootstrap-key")))
             for name in ("placement-1", "worker-1", "gateway-2"):
                 machine.check_metrics(name)
             self.assertEqual(machine.stop(), [])
+
+    def test_uploads_wait_on_a_disk(self):
+        # Finding look 7 (M4): they waited in /tmp, which is memory.
+        folders = []
+        for profile, names in (("single", ["service"]), ("cluster", ["gateway-1", "gateway-2"])):
+            known = services(profile)
+            for name in names:
+                service = known[name]
+                words = [word.removeprefix("--data-dir=") for word in service["command"] if word.startswith("--data-dir=")]
+                found = words or [(service.get("environment") or {})["OPENCODE_CLOUD_DATA_DIR"]]
+                self.assertRegex(found[0], "^/data/", name)
+                self.assertIn("/data", [volume["target"] for volume in service["volumes"]], name)
+                self.assertNotIn("/data", service["tmpfs"], name)
+                folders += found
+        self.assertEqual(len(set(folders)), len(folders), "each empties its own at its start")
 
     def test_every_setting_is_one_of_the_executable(self):
         for profile in ("single", "cluster"):

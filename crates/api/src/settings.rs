@@ -30,6 +30,8 @@ pub struct ApiSettings {
     pub simulated: bool,
     /// How long a request waits for its Revert or Move. After that the control stays in the inbox.
     pub hold: Duration,
+    /// The most bytes that an organisation's uploads may have in storage.
+    pub upload_quota: u64,
 }
 
 /// The models that a gateway lists.

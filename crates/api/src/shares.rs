@@ -35,7 +35,8 @@ const STREAMS: Bounds =
     Bounds { all: 4_096, of_org: 1_536, of_key: 512, sentences: &HELD_FOR_LONG };
 /// The bounds on requests that wait for the end of work.
 const WAITS: Bounds = Bounds { all: 3_072, of_org: 1_024, of_key: 512, sentences: &HELD_FOR_LONG };
-/// The bounds on uploads and imports, each of which may take a gibibyte of the gateway's temporary folder.
+/// The bounds on uploads and imports, each of which may take a gibibyte of the gateway's disk; all of them together have
+/// the bound of [`Spools`](crate::spools::Spools).
 const UPLOADS: Bounds = Bounds { all: 16, of_org: 8, of_key: 4, sentences: &SENT };
 
 const HELD_FOR_LONG: Sentences = Sentences {

@@ -21,6 +21,7 @@ use crate::homes::Homes;
 use crate::kept::Kept;
 use crate::settings::{ApiSettings, ModelList};
 use crate::shares::{LargeReads, Shares};
+use crate::spools::{SpoolSettings, Spools};
 use crate::summaries::Summaries;
 use crate::wake::Waker;
 
@@ -48,6 +49,8 @@ pub struct ApiParts {
     pub tasks: TaskGroup,
     /// The settings.
     pub settings: ApiSettings,
+    /// Where uploads and imports wait until all of them is proved. The folder is there.
+    pub spools: SpoolSettings,
 }
 
 /// The state that handlers share. Cheap to clone.
@@ -73,6 +76,7 @@ struct Shared {
     streams: Arc<Shares>,
     waits: Arc<Shares>,
     uploads: Arc<Shares>,
+    spools: Arc<Spools>,
     large_reads: LargeReads,
     large_forks: Arc<Semaphore>,
     summaries: Summaries,
@@ -94,6 +98,7 @@ impl ApiState {
             clock,
             tasks,
             settings,
+            spools,
         } = parts;
         let waker = Waker::new(signals.clone(), placement, clock.clone(), tasks.clone());
         let hub = Hub::start(store.clone(), signals, waker.clone(), &tasks);
@@ -127,6 +132,7 @@ impl ApiState {
                 streams: Shares::of_streams(),
                 waits: Shares::of_waits(),
                 uploads: Shares::of_uploads(),
+                spools: Spools::new(spools),
                 large_reads: LargeReads::default(),
                 large_forks: Arc::new(Semaphore::new(1)),
                 summaries: Summaries::default(),
@@ -239,6 +245,10 @@ impl ApiState {
 
     pub(crate) fn uploads(&self) -> &Arc<Shares> {
         &self.shared.uploads
+    }
+
+    pub(crate) fn spools(&self) -> &Arc<Spools> {
+        &self.shared.spools
     }
 
     pub(crate) fn large_reads(&self) -> &LargeReads {

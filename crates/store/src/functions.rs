@@ -31,6 +31,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "change_delivery",
     "changed_sessions",
     "claim_chore",
+    "clear_gone_session",
     "clock_ms",
     "collect_components",
     "collect_locations",

@@ -6,6 +6,7 @@ use domain::{
 use tokio::sync::mpsc::Receiver;
 
 use crate::connections::{Limit, bounded};
+use crate::deletion::is_being_removed;
 use crate::error::is_unique_violation;
 use crate::inbox::{MAX_INBOX_BYTES, MAX_INBOX_INPUTS};
 use crate::oracle::violations_in;
@@ -66,6 +67,8 @@ pub enum Arrival {
     Arrived,
     /// The organisation has a session with this id, or something else with an id of the log.
     Exists,
+    /// A session with this id was deleted a moment ago, and rows of it are left. Ask again.
+    BeingRemoved,
     /// The Location is managed and has files of its own.
     LocationUsed,
     /// The log cannot be that of a session; the reason.
@@ -121,6 +124,9 @@ async fn write(
     )
     .fetch_one(&mut **tx)
     .await?;
+    if is_being_removed(tx, org, &id).await? {
+        return Ok(Arrival::BeingRemoved);
+    }
     let (hashes, bytes): (Vec<_>, Vec<_>) = components.into_iter().unzip();
     let made = sqlx::query!(
         r#"SELECT outcome AS "outcome!", number

@@ -25,6 +25,7 @@ mod connections;
 mod control;
 mod counts;
 mod credential;
+mod deletion;
 mod drain;
 mod entries;
 mod error;
@@ -160,6 +161,7 @@ pub use tree::{Expected, MAX_CHILDREN, MAX_DEPTH, TreeUsage};
 pub use turn::{AttemptRow, TurnKind, TurnRow};
 pub use unanswered::UnansweredWrite;
 pub use unnamed_blob::{BlobUse, NamedBlob};
+pub use upload::{NewUpload, UploadNote};
 pub use usage::UsageDue;
 pub use usage_counter::UsageCounter;
 pub use usage_read::{

@@ -55,7 +55,7 @@ impl Store {
         let store = self.clone();
         bounded(Limit::Long, async move {
             let mut tx = store.long_tx(org).await?;
-            // A log or an input without a head is a violation too.
+            // A log or an input without a head is a violation too, unless its session is deleted in pages.
             let rows = sqlx::query!(
                 r#"SELECT id AS "id!", max(events) AS "events!" FROM (
                        SELECT id, next_seq AS events FROM session_head WHERE org_id = $1
@@ -63,10 +63,14 @@ impl Store {
                        SELECT 'incarnation ' || e.incarnation, e.seq FROM session_event e
                        WHERE e.org_id = $1 AND NOT EXISTS (
                            SELECT FROM session_head h WHERE h.org_id = $1 AND h.incarnation = e.incarnation)
+                         AND NOT EXISTS (
+                           SELECT FROM gone_session g WHERE g.org_id = $1 AND g.incarnation = e.incarnation)
                        UNION ALL
                        SELECT 'incarnation ' || i.incarnation, 1 FROM session_input i
                        WHERE i.org_id = $1 AND NOT EXISTS (
                            SELECT FROM session_head h WHERE h.org_id = $1 AND h.incarnation = i.incarnation)
+                         AND NOT EXISTS (
+                           SELECT FROM gone_session g WHERE g.org_id = $1 AND g.incarnation = i.incarnation)
                    ) AS log GROUP BY id ORDER BY id"#,
                 org.0,
             )

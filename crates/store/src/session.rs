@@ -227,31 +227,4 @@ impl Store {
             session_row!(org, id, row)
         })).await
     }
-
-    /// Deletes a session and all below it, with logs and projections. A drain that has one of them is fenced
-    /// by it.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] without it; [`StoreError::Conflict`] while children are being made faster
-    /// than they are found.
-    pub async fn delete_session(&self, org: OrgId, id: SessionId) -> Result<(), StoreError> {
-        // A queue of its own: what is for the session goes on while a deletion waits for the rest of a tree.
-        self.long_at_head(org, &format!("delete {id}"), move |connection| {
-            Box::pin(async move {
-                for _ in 0..TRIES {
-                    let deleted =
-                        sqlx::query_scalar!("SELECT delete_session($1, $2)", org.0, id.as_str())
-                            .fetch_one(&mut *connection)
-                            .await?;
-                    match deleted {
-                        Some(0) => return Err(StoreError::NotFound),
-                        Some(_) => return Ok(()),
-                        None => {} // a child was made meanwhile
-                    }
-                }
-                Err(StoreError::Conflict { what: "a newer child" })
-            })
-        })
-        .await
-    }
 }

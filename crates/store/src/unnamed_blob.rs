@@ -81,12 +81,11 @@ impl Store {
                 BlobUse::ToolOutput => {
                     sqlx::query_as!(
                         NamedBlob,
-                        r#"SELECT substr(r.managed_path, length('/tool-output/') + 1) AS "name!", s.id AS holder
-                         FROM (SELECT DISTINCT ON (managed_path) managed_path, incarnation
-                             FROM tool_result WHERE org_id = $1 AND managed_path > '/tool-output/' || $2
-                             ORDER BY managed_path LIMIT $3) AS r
-                         JOIN session s ON s.org_id = $1 AND s.incarnation = r.incarnation
-                         ORDER BY r.managed_path"#,
+                        r#"SELECT DISTINCT ON (r.managed_path)
+                             substr(r.managed_path, length('/tool-output/') + 1) AS "name!", s.id AS holder
+                         FROM tool_result r JOIN session s ON s.org_id = $1 AND s.incarnation = r.incarnation
+                         WHERE r.org_id = $1 AND r.managed_path > '/tool-output/' || $2
+                         ORDER BY r.managed_path LIMIT $3"#,
                         org.0,
                         after,
                         limit,

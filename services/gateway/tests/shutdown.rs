@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{ApiParts, ApiSettings, ModelList, Origins};
+use api::{ApiParts, ApiSettings, ModelList, Origins, SpoolSettings};
 use async_trait::async_trait;
 use credentials::{Credentials, CredentialsParts};
 use domain::{Clock, IdMint, ModelRef, OrgId, SessionCreated, SessionId, Stamp, SystemClock};
@@ -116,6 +116,12 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
             version: "test".into(),
             simulated: true,
             hold: std::time::Duration::from_secs(1),
+            upload_quota: 0,
+        },
+        spools: SpoolSettings {
+            folder: std::env::temp_dir(),
+            most_bytes: 0,
+            room: Arc::new(|_| None),
         },
     };
     let options = GatewayOptions {

@@ -12,6 +12,7 @@
 
 mod cache;
 mod collect;
+mod deletions;
 mod disk;
 mod errands;
 mod executor;

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::collect::{COLLECTION, Collector};
+use crate::deletions::{self, DELETIONS};
 use crate::errands::{self, ERRANDS};
 use crate::executor::{Executor, Message};
 use crate::fill::{OUTS, make_outs};
@@ -72,6 +73,7 @@ pub fn start(
     tasks.spawn(COLLECTION, collector.run());
     tasks.spawn(ERRANDS, errands::run(parts.runtime.clone()));
     tasks.spawn(USAGE, usage::run(parts.runtime.store.clone()));
+    tasks.spawn(DELETIONS, deletions::run(parts.runtime.store.clone()));
     if let Some(fills) = parts.fills.clone() {
         tasks.spawn(OUTS, make_outs(parts.runtime.clone(), fills));
     }

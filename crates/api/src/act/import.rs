@@ -155,8 +155,8 @@ where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {
     let header: Header = line(first, 1)?;
-    let mut contents = Contents::new(target.org, target.state.blobs().cloned());
-    let mut spool = Spool::new(target.now).await?;
+    let mut contents = target.contents();
+    let mut spool = target.spool().await?;
     let mut hash = Sha256::new();
     hash.update(first);
     let mut place: Option<Place> = None;
@@ -320,7 +320,7 @@ where
     let place = target.place(&session).await?;
     let default = target.state.settings().default_model.get();
     let Told { events, left_out } = told(whole, &place, &default, target.author, target.now);
-    let mut spool = Spool::new(target.now).await?;
+    let mut spool = target.spool().await?;
     for event in &events {
         spool.add(event).await?;
     }
@@ -338,6 +338,17 @@ where
 }
 
 impl Target<'_> {
+    /// Returns an empty spool for the log.
+    async fn spool(&self) -> Result<Spool, ApiError> {
+        Spool::new(self.state.spools().begin_spool(self.org), self.now).await
+    }
+
+    /// Returns what the log needs besides, of which nothing has come.
+    fn contents(&self) -> Contents {
+        let room = self.state.spools().begin_spool(self.org);
+        Contents::new(self.org, self.state.blobs().cloned(), room)
+    }
+
     /// Finds or makes the Location. A workspace of the session's own is one that nobody has used.
     async fn place(&self, session: &SessionId) -> Result<LocationRow, ApiError> {
         let (store, org, now) = (self.state.store(), self.org, self.now);
@@ -377,6 +388,12 @@ async fn commit(target: &Target<'_>, bundle: Bundle) -> Result<Imported, ApiErro
                 "this organisation has session {id}, or a message of it, already, and an import keeps ids: delete that \
                  session first, or import into another organisation"
             )));
+        }
+        Arrival::BeingRemoved => {
+            return Err(ApiError::Unavailable {
+                message: "a session with this id was deleted a moment ago, and the rest of it is being removed; ask again",
+                cause: None,
+            });
         }
         Arrival::LocationUsed => {
             return Err(ApiError::Conflict(format!(

@@ -7,18 +7,19 @@ use axum::body::BodyDataStream;
 use blobs::BlobKey;
 use domain::{Feature, LocationRef, OrgId, RepositoryId, SessionId, TimestampMs, UploadId};
 use futures::StreamExt;
+use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{
-    BlobUse, LocationKind, LocationRow, NewSent, ProjectRow, SentChanges, SentRow, Store,
-    StoreError,
+    BlobUse, LocationKind, LocationRow, NewSent, NewUpload, ProjectRow, SentChanges, SentRow,
+    Store, StoreError, UploadNote,
 };
-use tokio::fs::File;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt, BufWriter};
 use workspaces::{Oid, RefName};
 
 use crate::ApiState;
 use crate::error::ApiError;
+use crate::spools::SpoolRoom;
 use crate::text::{id, shown};
 
 /// The host of repositories that have no server. No address has it, since a host has a dot or a port.
@@ -143,22 +144,46 @@ pub(crate) async fn store_upload(
     let blobs = state.blobs().ok_or(ApiError::NotOffered(
         "this gateway cannot write the workers' blobs: ask another one, or give it --data-dir of the workers",
     ))?;
-    let (file, bytes) = spooled(body).await?;
+    let quota = state.settings().upload_quota;
+    // Asked again when it is noted; what is full now need not be sent.
+    let stored = state.store().bytes_of_uploads(org).await?;
+    let left = quota.checked_sub(stored).filter(|left| *left > 0).ok_or_else(full)?;
+    let mut room = state.spools().begin_spool(org);
+    let (file, bytes) = spool_pack(body, &mut room, left).await?;
     let now = state.clock().now_ms();
     let upload = Store::mint_upload(now);
     let key = BlobKey::new(&org.to_string(), BlobUse::Upload.kind(), upload.as_str());
     let key = key.map_err(ApiError::internal)?;
     blobs.put_file(&key, file).await.map_err(ApiError::internal)?;
-    let stored = i64::try_from(bytes).unwrap_or(i64::MAX);
-    state.store().add_upload(org, upload.clone(), stored, now).await?;
+    drop(room);
+    let new = NewUpload { id: upload.clone(), bytes, now };
+    if let UploadNote::Full { .. } = state.store().add_upload(org, new, quota).await? {
+        // Otherwise it would stay for as long as a blob without a row does.
+        blobs.delete(&key).await.map_err(ApiError::internal)?;
+        return Err(full());
+    }
     Ok(UploadView { id: upload.into(), bytes })
 }
 
-/// Keeps a body in an unnamed file, which is returned at its beginning.
-async fn spooled(body: &mut BodyDataStream) -> Result<(std::fs::File, u64), ApiError> {
-    let made = tokio::task::spawn_blocking(tempfile::tempfile).await;
-    let file = made.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
-    let (mut file, mut bytes, mut head) = (BufWriter::new(File::from_std(file)), 0, Vec::new());
+/// The error of an organisation whose uploads have as many bytes as they may.
+fn full() -> ApiError {
+    ApiError::Barred {
+        status: StatusCode::TOO_MANY_REQUESTS,
+        code: "UPLOADS_FULL",
+        message: "the organisation's uploads take as much storage as they may. Each is forgotten after a day, unless a \
+                  session that began with it has not run: start such sessions or delete them, push the repository to a \
+                  server and use its address, or ask the operator to raise --upload-quota",
+    }
+}
+
+/// Keeps a pack of at most `most` bytes in an unnamed file, which is returned at its beginning.
+async fn spool_pack(
+    body: &mut BodyDataStream,
+    room: &mut SpoolRoom,
+    most: u64,
+) -> Result<(std::fs::File, u64), ApiError> {
+    let file = room.make_file().await?;
+    let (mut file, mut bytes, mut head) = (BufWriter::new(file), 0, Vec::new());
     while let Some(piece) = body.next().await {
         let piece = piece.map_err(|_| ApiError::invalid("the body did not arrive whole"))?;
         bytes += piece.len() as u64;
@@ -167,12 +192,16 @@ async fn spooled(body: &mut BodyDataStream) -> Result<(std::fs::File, u64), ApiE
                 "an upload has at most {MAX_UPLOAD} bytes; push the repository to a server and use its address"
             )));
         }
+        if bytes > most {
+            return Err(full());
+        }
         if head.len() < PACK.len() {
             head.extend(piece.iter().take(PACK.len() - head.len()));
             if !PACK.starts_with(&head) {
                 return Err(not_a_pack());
             }
         }
+        room.take_bytes(piece.len() as u64).await?;
         file.write_all(&piece).await.map_err(ApiError::internal)?;
     }
     if head != PACK {

@@ -1,9 +1,14 @@
 //! Repositories that people send from their own machines.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use anyhow::{Context, Result, ensure};
+use api::{ApiParts, ApiSettings, ApiState, SpoolSettings, router};
 use axum::Router;
 use axum::body::Body;
 use domain::{FencingToken, LocationRef};
+use futures::StreamExt;
 use http::StatusCode;
 use serde_json::{Value, json};
 use signals::{Hint, SessionHint, Signals, Topic};
@@ -121,6 +126,95 @@ async fn an_organisation_sends_so_much_at_once() -> Result<()> {
         assert_eq!(upload.await?.0, StatusCode::OK);
     }
     assert_eq!(uploads(&gateway, &keys[0], "PACK").await.0, StatusCode::OK);
+    Ok(())
+}
+
+// Finding look 7 (M4): packs in storage had no sum.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_packs_of_an_organisation_have_a_quota() -> Result<()> {
+    let world = World::new().await?;
+    let settings = ApiSettings { upload_quota: 160_000, ..World::settings() };
+    let gateway = router(ApiState::start(ApiParts { settings, ..world.parts() }));
+    let pack = |bytes: usize| [b"PACK".to_vec(), vec![0; bytes]].concat();
+    let key = &world.key;
+    // Both arrive while there is room for one.
+    let (end, ended) = tokio::sync::watch::channel(false);
+    let (began, mut begun) = tokio::sync::mpsc::channel(2);
+    let mut both = Vec::new();
+    for _ in 0..2 {
+        let (mut ended, began, pack) = (ended.clone(), began.clone(), pack(90_000));
+        let body = futures::stream::once(async move {
+            began.send(()).await.expect("somebody counts");
+            ended.wait_for(|end| *end).await.expect("it ends");
+            Ok::<_, std::io::Error>(pack)
+        });
+        let (gateway, key) = (gateway.clone(), key.clone());
+        both.push(crate::inbox::beside(async move {
+            uploads(&gateway, &key, Body::from_stream(body)).await
+        }));
+        begun.recv().await.context("it is asked for")?;
+    }
+    end.send(true)?;
+    let mut answers = Vec::new();
+    for upload in both {
+        answers.push(upload.await?);
+    }
+    answers.sort_by_key(|(status, _)| *status);
+    let full = |(status, told): &(StatusCode, Value)| {
+        *status == StatusCode::TOO_MANY_REQUESTS && told.to_string().contains("--upload-quota")
+    };
+    ensure!(answers[0].0 == StatusCode::OK && full(&answers[1]), "{answers:?}");
+    // One that does not fit is refused while it comes, and what was refused left no blob.
+    let answer = uploads(&gateway, key, pack(90_000)).await;
+    ensure!(full(&answer), "{answer:?}");
+    let blobs = world.blobs.list(&world.org.to_string(), "upload").count().await;
+    assert_eq!(blobs, 1);
+    assert_eq!(uploads(&gateway, key, "PACK").await.0, StatusCode::OK, "64 KiB fit");
+    let answer = uploads(&gateway, key, "PACK").await;
+    ensure!(full(&answer), "{answer:?}");
+    assert_eq!(uploads(&gateway, &world.stranger, "PACK").await.0, StatusCode::OK);
+    Ok(())
+}
+
+// Finding look 7 (M4): uploads and imports had no bound in bytes together, and took all of the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_and_imports_leave_the_disk_its_reserve() -> Result<()> {
+    let world = World::new().await?;
+    let room = Arc::new(AtomicU64::new(u64::MAX));
+    let left = room.clone();
+    let spools = SpoolSettings {
+        most_bytes: 8 << 20,
+        room: Arc::new(move |_| Some(left.load(Ordering::Relaxed))),
+        ..world.spools()
+    };
+    let gateway = router(ApiState::start(ApiParts { spools, ..world.parts() }));
+    let key = &world.key;
+    let made = ok(&gateway, "POST", "/session", key, Some(json!({ "id": "ses_out" }))).await;
+    assert_eq!(made["id"], "ses_out");
+    let export =
+        send(&gateway, request("GET", "/platform/session/ses_out/export", key, None)).await;
+    let export = axum::body::to_bytes(export.into_body(), usize::MAX).await?;
+    ok(&gateway, "DELETE", "/session/ses_out", key, None).await;
+    let imports = async || {
+        let mut sent = request("POST", "/platform/session/import", key, None);
+        *sent.body_mut() = Body::from(export.clone());
+        let answer = send(&gateway, sent).await;
+        (answer.status(), body_of(answer).await)
+    };
+
+    // Half of it is one organisation's.
+    let large = [b"PACK".to_vec(), vec![0; 5 << 20]].concat();
+    let (status, told) = uploads(&gateway, key, large).await;
+    ensure!(status == StatusCode::TOO_MANY_REQUESTS && told.to_string().contains("disk"), "{told}");
+    room.store(1 << 19, Ordering::Relaxed);
+    for (status, told) in [uploads(&gateway, key, "PACK").await, imports().await] {
+        ensure!(status == StatusCode::SERVICE_UNAVAILABLE, "{told}");
+        ensure!(told.to_string().contains("--disk-reserve"), "{told}");
+    }
+    room.store(u64::MAX, Ordering::Relaxed);
+    for (status, told) in [uploads(&gateway, key, "PACK").await, imports().await] {
+        assert_eq!(status, StatusCode::OK, "{told}");
+    }
     Ok(())
 }
 

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
-use api::{ApiParts, ApiSettings, ApiState, ModelList, Origins, Site, differing_messages, router};
+use api::{
+    ApiParts, ApiSettings, ApiState, ModelList, Origins, Site, SpoolSettings, differing_messages,
+    router,
+};
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
@@ -67,7 +70,7 @@ pub(crate) struct World {
     secrets_key: String,
     /// The addresses that organisations may send the service to.
     pub(crate) rules: Rules,
-    _blobs: tempfile::TempDir,
+    blob_folder: tempfile::TempDir,
     pub(crate) database: TestDatabase,
 }
 
@@ -101,7 +104,7 @@ impl World {
             blobs: Blobs::in_folder(folder.path())?,
             secrets_key: MasterKeys::generate("k1"),
             rules: Rules::everything(),
-            _blobs: folder,
+            blob_folder: folder,
             database,
         })
     }
@@ -117,6 +120,7 @@ impl World {
             version: "0.0.0-test".into(),
             simulated: true,
             hold: std::time::Duration::from_secs(120),
+            upload_quota: u64::MAX,
         }
     }
 
@@ -125,6 +129,14 @@ impl World {
         let parts = ApiParts { signals, ..self.parts() };
         let state = ApiState::start(parts);
         (router(state.clone()), state)
+    }
+
+    /// Returns where uploads wait.
+    pub(crate) fn spools(&self) -> SpoolSettings {
+        let folder = self.blob_folder.path().join("uploads");
+        let spools = SpoolSettings { folder, most_bytes: 8 << 30, room: Arc::new(|_| None) };
+        spools.empty_folder().expect("a folder");
+        spools
     }
 
     /// Returns the parts of a gateway.
@@ -139,6 +151,7 @@ impl World {
             clock: Arc::new(SystemClock::new()),
             tasks: self.tasks.child("gateway"),
             settings: Self::settings(),
+            spools: self.spools(),
         }
     }
 

@@ -19,13 +19,13 @@ const RUNS: usize = 3;
 const MOST: f64 = 6.5;
 
 /// A connection of the serving role, which sees the world's organisation.
-struct Server {
+pub(crate) struct Server {
     connection: PgConnection,
     backend: i32,
 }
 
 impl Server {
-    async fn new(world: &World) -> Self {
+    pub(crate) async fn new(world: &World) -> Self {
         let url = world.database.url("oc_app");
         let mut connection = PgConnection::connect(&url).await.expect("a connection");
         let tenant = format!("SET oc.org = '{}'", world.org);
@@ -33,6 +33,13 @@ impl Server {
         let backend = sqlx::query_scalar("SELECT pg_backend_pid()");
         let backend = backend.fetch_one(&mut connection).await.expect("its number");
         Self { connection, backend }
+    }
+
+    /// Ends in the middle of a page of a deletion, as a process that is killed.
+    pub(crate) async fn leave_in_a_page(mut self, org: domain::OrgId) {
+        let page = format!("BEGIN; SELECT clear_gone_session('{org}', 1000)");
+        sqlx::raw_sql(AssertSqlSafe(page)).execute(&mut self.connection).await.expect("a page");
+        self.connection.close_hard().await.expect("closed");
     }
 
     /// The time for which the backend was at work, where the machine tells: a busy machine changes little of it.
@@ -125,7 +132,7 @@ fn arrays(prompts: i64, first: &str, mark: &str) -> String {
 }
 
 /// A session whose log has that many prompts, all of them promoted together.
-async fn long(world: &World, server: &mut Server, prompts: i64) -> SessionRef {
+pub(crate) async fn long(world: &World, server: &mut Server, prompts: i64) -> SessionRef {
     let session = world.session().await;
     let log = arrays(prompts, "", session.session.as_str());
     let (org, id) = (session.org, session.session.as_str());
@@ -162,10 +169,15 @@ async fn sums_of_usage_grow_with_the_log() {
         )
     });
     server.grows_with("usage_facts", facts).await;
-    let deleted = pair
-        .clone()
-        .map(|session| format!("SELECT delete_session('{org}', '{}')", session.session));
-    server.grows_with("delete_session", deleted).await;
+    // In one transaction, so with all that the pages before have left behind.
+    let deleted = pair.clone().map(|session| {
+        format!(
+            "SELECT delete_session('{org}', '{}');
+             DO 'BEGIN WHILE clear_gone_session(''{org}'', 1000) LOOP END LOOP; END'",
+            session.session
+        )
+    });
+    server.grows_with("delete_session and its pages", deleted).await;
     // Little is new of a log that is counted: what is old is not read again.
     for session in &pair {
         while world.store.roll_up_usage(org, vec![session.session.to_string()]).await.expect("sums")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::{FencingToken, LocationRef};
-use store::{BlobUse, FillNote, NewRepositoryPack, NewSent, SentRow, Store};
+use store::{BlobUse, FillNote, NewRepositoryPack, NewSent, NewUpload, SentRow, Store, UploadNote};
 
 use crate::world::World;
 
@@ -44,7 +44,9 @@ async fn what_workspaces_were_made_of_is_forgotten_in_time() {
     assert_eq!(known, ["c".repeat(40)]);
     let [begun, stray] = [1, 2].map(Store::mint_upload);
     for id in [&begun, &stray] {
-        store.add_upload(org, id.clone(), 1, 1).await.expect("added");
+        let new = NewUpload { id: id.clone(), bytes: 1, now: 1 };
+        let added = store.add_upload(org, new, u64::MAX).await.expect("an answer");
+        assert_eq!(added, UploadNote::Added);
     }
     let session = world.session_at(&world.another_location().await).await;
     let out = store.ask_out(session.clone(), "patch", 1).await.expect("asked");

@@ -397,7 +397,8 @@ impl World {
                 WHERE NOT c.gone AND c.incarnation IN (SELECT h.incarnation FROM session_head h)
             )
             SELECT coalesce('untold ' || e.incarnation || ' ' || e.seq, 'unwritten ' || t.incarnation || ' ' || t.seq)
-            FROM session_event e FULL JOIN told t ON t.incarnation = e.incarnation AND t.seq = e.seq
+            FROM (SELECT w.* FROM session_event w WHERE w.incarnation NOT IN (SELECT g.incarnation FROM gone_session g)) e
+            FULL JOIN told t ON t.incarnation = e.incarnation AND t.seq = e.seq
             WHERE (e.seq IS NULL) <> (t.seq IS NULL) LIMIT 5",
         )
         .fetch_all(&self.root)

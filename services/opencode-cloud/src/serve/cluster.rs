@@ -30,7 +30,7 @@ use super::args::{Disk, ModelArgs};
 use super::blobs::BlobArgs;
 use super::bootstrap::{self, Owner};
 use super::catalog::CatalogArgs;
-use super::disk::DiskArgs;
+use super::disk::{DiskArgs, UploadArgs};
 use super::egress::EgressArgs;
 use super::model::{check_named, is_simulated};
 use super::network::NetworkArgs;
@@ -100,6 +100,9 @@ pub struct ClusterCommand {
     /// The disks of commands.
     #[command(flatten)]
     pub disk: DiskArgs,
+    /// How much uploads take.
+    #[command(flatten)]
+    pub uploads: UploadArgs,
     /// Placement members
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub placements: u16,

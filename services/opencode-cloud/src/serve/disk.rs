@@ -1,10 +1,15 @@
 //! How much of the disks the commands of models may take.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use api::{DiskRoom, SpoolSettings};
 use clap::Args;
-use sandbox::{Bytes, DiskLimits};
+use sandbox::{Bytes, DiskLimits, Room};
+
+use super::ServeError;
 
 /// A size on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +40,89 @@ impl fmt::Display for Size {
     }
 }
 
+/// The space of disks that is left free.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct ReserveArgs {
+    /// Space of a disk that commands of models and uploads leave free: a command that takes more is ended, and below half
+    /// of it commands read and delete only [default: a tenth of the disk, at most 5GiB]
+    #[arg(long, value_name = "SIZE", env = "OPENCODE_CLOUD_DISK_RESERVE")]
+    pub disk_reserve: Option<Size>,
+}
+
+impl ReserveArgs {
+    /// Returns the same setting as an argument for another process.
+    pub(crate) fn words(self) -> impl Iterator<Item = String> {
+        self.disk_reserve.map(|size| format!("--disk-reserve={size}")).into_iter()
+    }
+
+    /// Returns who says how much of a disk may be taken.
+    pub(crate) fn room(self) -> DiskRoom {
+        let reserve_bytes = self.disk_reserve.map(|size| size.0);
+        let limits = DiskLimits { reserve_bytes, ..DiskLimits::default() };
+        Arc::new(move |folder| {
+            let Room { free, reserve, .. } = limits.disk(folder)?.bytes;
+            Some(free.saturating_sub(reserve))
+        })
+    }
+}
+
+/// How much uploads and imports may take.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Data")]
+pub struct UploadArgs {
+    /// Space in the data folder for uploads and imports that are being sent; an organisation has half of it
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value_t = Size(8 << 30),
+        env = "OPENCODE_CLOUD_UPLOAD_SPOOL"
+    )]
+    pub upload_spool: Size,
+    /// Storage that the packs which an organisation has sent from people's machines may take. Each is forgotten after a day
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value_t = Size(20 << 30),
+        env = "OPENCODE_CLOUD_UPLOAD_QUOTA"
+    )]
+    pub upload_quota: Size,
+}
+
+impl UploadArgs {
+    /// Returns where uploads wait, in this data folder. Makes the folder, and empties it.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub(crate) fn spools(self, data: &Path, room: DiskRoom) -> Result<SpoolSettings, ServeError> {
+        let folder = data.join("uploads");
+        let settings = SpoolSettings { folder, most_bytes: self.upload_spool.0, room };
+        settings.empty_folder().map_err(|error| {
+            ServeError::Usage(format!(
+                "the folder {} for uploads cannot be made or emptied ({error}); choose another --data-dir",
+                settings.folder.display()
+            ))
+        })?;
+        Ok(settings)
+    }
+
+    /// Returns the most bytes of an organisation's uploads in storage.
+    pub(crate) fn quota(self) -> u64 {
+        self.upload_quota.0
+    }
+
+    /// Returns the same settings as arguments for another process.
+    pub(crate) fn words(self) -> [String; 2] {
+        let Self { upload_spool, upload_quota } = self;
+        [format!("--upload-spool={upload_spool}"), format!("--upload-quota={upload_quota}")]
+    }
+}
+
 /// How much of the disks commands may take.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct DiskArgs {
-    /// Space of a disk that the commands of models leave free: one that takes more is ended, and below half of it
-    /// commands read and delete only [default: a tenth of the disk, at most 5GiB]
-    #[arg(long, value_name = "SIZE", env = "OPENCODE_CLOUD_DISK_RESERVE")]
-    pub disk_reserve: Option<Size>,
+    /// The space that they leave.
+    #[command(flatten)]
+    pub reserve: ReserveArgs,
     /// Space that a workspace may take: beyond it, a command that takes more is ended [default: a quarter of the disk for
     /// managed workspaces, all of it for directories of this machine]
     #[arg(long, value_name = "SIZE", env = "OPENCODE_CLOUD_WORKSPACE_SIZE")]
@@ -51,7 +132,7 @@ pub struct DiskArgs {
 impl DiskArgs {
     pub(crate) fn limits(self) -> DiskLimits {
         DiskLimits {
-            reserve_bytes: self.disk_reserve.map(|size| size.0),
+            reserve_bytes: self.reserve.disk_reserve.map(|size| size.0),
             workspace_bytes: self.workspace_size.map(|size| size.0),
             workspace_files: None,
         }
@@ -59,14 +140,12 @@ impl DiskArgs {
 
     /// Returns the same settings as arguments for another process.
     pub(crate) fn words(self) -> Vec<String> {
-        let of = |name: &str, size: Option<Size>| size.map(|size| format!("--{name}={size}"));
-        let words =
-            [of("disk-reserve", self.disk_reserve), of("workspace-size", self.workspace_size)];
-        words.into_iter().flatten().collect()
+        let size = self.workspace_size.map(|size| format!("--workspace-size={size}"));
+        self.reserve.words().chain(size).collect()
     }
 
     /// Returns a sentence about the disk of a folder, for `doctor`.
-    pub(crate) fn told(self, folder: &std::path::Path) -> String {
+    pub(crate) fn told(self, folder: &Path) -> String {
         let limits = self.limits();
         let Some(disk) = limits.disk(folder) else {
             return format!("disk      unknown: {} cannot be asked", folder.display());

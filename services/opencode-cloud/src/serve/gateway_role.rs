@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ApiParts, ApiSettings, DefaultModel, ModelList, Origins, PublicUrl, Site};
+use api::{
+    ApiParts, ApiSettings, DefaultModel, ModelList, Origins, PublicUrl, Site, SpoolSettings,
+};
 use blobs::Blobs;
 use credentials::Credentials;
 use domain::{Clock, OrgId};
@@ -41,6 +43,10 @@ pub(crate) struct GatewaySetup {
     pub(crate) site: Site,
     pub(crate) proxies: TrustedProxies,
     pub(crate) default_model: DefaultModel,
+    /// Where uploads wait.
+    pub(crate) spools: SpoolSettings,
+    /// The most bytes of an organisation's uploads in storage.
+    pub(crate) upload_quota: u64,
 }
 
 /// Starts to serve in the role's group.
@@ -56,6 +62,7 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         version: env!("CARGO_PKG_VERSION").to_owned(),
         simulated,
         hold: HOLD,
+        upload_quota: setup.upload_quota,
     };
     let parts = ApiParts {
         store: setup.store,
@@ -67,6 +74,7 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         clock: setup.clock,
         tasks: role.clone(),
         settings,
+        spools: setup.spools,
     };
     let options = GatewayOptions { proxies: setup.proxies, ..GatewayOptions::default() };
     gateway::serve(setup.listener, setup.tls, options, parts)

@@ -23,6 +23,7 @@ use super::args::{ClusterArgs, DataArgs, Disk, DrainArgs, ListenArgs, ModelArgs}
 use super::blobs::BlobArgs;
 use super::bootstrap::{self, give_key};
 use super::catalog::{CatalogArgs, environment};
+use super::disk::{ReserveArgs, UploadArgs};
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::metrics::MetricsArgs;
@@ -69,6 +70,15 @@ pub struct GatewayArgs {
     /// The workers' tool outputs and snapshots: without them it has no exact diffs, exports and imports.
     #[command(flatten)]
     pub blobs: BlobArgs,
+    /// Folder for uploads and imports that are being sent; a gateway has its own [default: below the user's data folder]
+    #[arg(long, help_heading = "Data", value_name = "DIR", env = "OPENCODE_CLOUD_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// How much these take.
+    #[command(flatten)]
+    pub uploads: UploadArgs,
+    /// The space of disks that is left free.
+    #[command(flatten)]
+    pub reserve: ReserveArgs,
     /// The metrics of the process.
     #[command(flatten)]
     pub metrics: MetricsArgs,
@@ -256,6 +266,8 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let tls = args.listen.tls.open(&clock)?;
     let listener = boot::listen(address).await?;
+    let data = args.data_dir.clone().unwrap_or_else(|| default_data_dir().join("gateway"));
+    let spools = args.uploads.spools(&data, args.reserve.room())?;
     let common = Common::connect(&args.cluster, &stop).await?;
     if let Some(key) = given {
         give_key(&common.store, &*common.clock, key).await?;
@@ -294,6 +306,8 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
             origins: Origins(args.listen.cors_origin),
             site,
             default_model: model.default_model(),
+            spools,
+            upload_quota: args.uploads.quota(),
         },
         &root,
     )?;

@@ -24,6 +24,7 @@ use super::ServeError;
 use super::args::{DataArgs, DrainArgs, ListenArgs, ModelArgs};
 use super::bootstrap::{self, first_owner, login_url};
 use super::catalog::{CatalogArgs, environment};
+use super::disk::UploadArgs;
 use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::greeting::{self, Greeting};
@@ -87,6 +88,9 @@ pub struct UpArgs {
     /// The way sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
+    /// How much uploads take.
+    #[command(flatten)]
+    pub uploads: UploadArgs,
     /// The metrics of the process.
     #[command(flatten)]
     pub metrics: MetricsArgs,
@@ -320,6 +324,8 @@ async fn serve_on(
             proxies: args.listen.proxies(),
             site: site.clone(),
             default_model: model.default_model(),
+            spools: args.uploads.spools(data.path(), args.drains.disk.reserve.room())?,
+            upload_quota: args.uploads.quota(),
         },
         &root.role("gateway"),
     )?;

@@ -2,7 +2,6 @@
 //! Each is proved by its content; a name alone brings nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use blobs::{BlobError, BlobKey, Blobs};
 use bytes::Bytes;
@@ -15,12 +14,15 @@ use crate::act::transfer::{
     ContentLine, LineKind, MAX_COMPONENT_BYTES, MAX_CONTENT, MoreLine, ObjectWord, unbase64,
 };
 use crate::error::ApiError;
+use crate::spools::SpoolRoom;
 use crate::text::shown;
 
 /// The contents that have come.
 pub(super) struct Contents {
     org: OrgId,
     blobs: Option<Blobs>,
+    /// For the pack.
+    room: SpoolRoom,
     components: BTreeMap<String, Vec<u8>>,
     component_bytes: u64,
     outputs: BTreeSet<String>,
@@ -39,10 +41,11 @@ struct Content {
 }
 
 impl Contents {
-    pub(super) fn new(org: OrgId, blobs: Option<Blobs>) -> Self {
+    pub(super) fn new(org: OrgId, blobs: Option<Blobs>, room: SpoolRoom) -> Self {
         Self {
             org,
             blobs,
+            room,
             components: BTreeMap::new(),
             component_bytes: 0,
             outputs: BTreeSet::new(),
@@ -153,10 +156,13 @@ impl Contents {
             None => return Err(wrong(&content.name, "no kind: `object` is `tree` or `file`")),
         };
         self.blobs()?;
+        // In its pack it takes this, or less.
+        self.room.take_bytes(content.data.len() as u64).await?;
         let intake = match self.intake.take() {
             Some(intake) => intake,
             None => {
-                Intake::new(&folder(), SnapshotLimits::default()).map_err(ApiError::internal)?
+                let folder = self.room.folder();
+                Intake::new(folder, SnapshotLimits::default()).map_err(ApiError::internal)?
             }
         };
         let object = Object { id: content.name, kind, bytes: content.data.into() };
@@ -211,11 +217,6 @@ impl Contents {
 pub(super) struct Stored {
     pub(super) components: Vec<(Vec<u8>, Vec<u8>)>,
     pub(super) bytes: Option<u64>,
-}
-
-/// Returns the folder in which a large pack grows, in a file without a name.
-fn folder() -> PathBuf {
-    std::env::temp_dir()
 }
 
 fn wrong(name: &str, how: &str) -> ApiError {

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::act::transfer::{MAX_EVENTS, MAX_LOG_BYTES};
 use crate::error::ApiError;
+use crate::spools::SpoolRoom;
 
 /// The most events, and about the most bytes, of a page.
 const PAGE: usize = 1_000;
@@ -23,6 +24,7 @@ const EARLIEST_MS: TimestampMs = 946_684_800_000;
 /// The events of a log, in order. The file goes with this value.
 pub(super) struct Spool {
     file: BufWriter<File>,
+    room: SpoolRoom,
     now: TimestampMs,
     pub(super) events: i64,
     bytes: u64,
@@ -41,17 +43,16 @@ struct Kept {
 }
 
 impl Spool {
-    pub(super) async fn new(now: TimestampMs) -> Result<Self, ApiError> {
-        let made = tokio::task::spawn_blocking(tempfile::tempfile).await;
-        let file = made.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
-        let file = BufWriter::new(File::from_std(file));
-        Ok(Self { file, now, events: 0, bytes: 0, last_id: Stamp::at(now) })
+    pub(super) async fn new(room: SpoolRoom, now: TimestampMs) -> Result<Self, ApiError> {
+        let file = BufWriter::new(room.make_file().await?);
+        Ok(Self { file, room, now, events: 0, bytes: 0, last_id: Stamp::at(now) })
     }
 
     /// Keeps the next event.
     ///
     /// # Errors
-    /// 400 when it has a number or a time that no service writes; 413 beyond the bounds of a log.
+    /// 400 when it has a number or a time that no service writes; 413 beyond the bounds of a log; 429 or 503 without room on
+    /// the disk.
     pub(super) async fn add(&mut self, event: &ImportedEvent) -> Result<(), ApiError> {
         self.events += 1;
         let times = EARLIEST_MS..=self.now + FUTURE_MS;
@@ -89,6 +90,7 @@ impl Spool {
                 "a session of more than {MAX_EVENTS} events or {MAX_LOG_BYTES} bytes of them cannot be imported"
             )));
         }
+        self.room.take_bytes(line.len() as u64).await?;
         self.file.write_all(&line).await.map_err(ApiError::internal)
     }
 
@@ -97,7 +99,7 @@ impl Spool {
     /// # Errors
     /// When the file cannot be read. The receiver then gets fewer events than there are.
     pub(super) async fn send(self, pages: Sender<Vec<ImportedEvent>>) -> io::Result<()> {
-        let mut file = self.file;
+        let Self { mut file, room: _room, .. } = self;
         file.flush().await?;
         let mut file = file.into_inner();
         file.rewind().await?;

@@ -171,6 +171,10 @@ impl Roles {
             vec!["gateway".to_owned(), format!("--port={port}"), "--allow-local-paths".to_owned()];
         words.extend(args.blobs.words(data));
         words.extend(args.traces.words());
+        words
+            .push(format!("--data-dir={}", data.join(format!("gateway-{}", number + 1)).display()));
+        words.extend(args.uploads.words());
+        words.extend(args.disk.reserve.words());
         if let Ok(here) = std::env::current_dir() {
             words.push(format!("--directory={}", here.display()));
         }

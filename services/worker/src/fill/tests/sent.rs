@@ -8,7 +8,8 @@ async fn upload(forge: &Forge, org: domain::OrgId, path: &Path) -> Result<domain
     let id = store::Store::mint_upload(now);
     let key = blobs::BlobKey::new(&org.to_string(), "upload", id.as_str())?;
     runtime.blobs.put_file(&key, std::fs::File::open(path)?).await?;
-    runtime.store.add_upload(org, id.clone(), 1, now).await?;
+    let new = store::NewUpload { id: id.clone(), bytes: 1, now };
+    runtime.store.add_upload(org, new, u64::MAX).await?;
     Ok(id)
 }
 
