@@ -19,7 +19,8 @@ const PAGE: i64 = 1_000;
 
 impl Store {
     /// Deletes a session and all below it. Nobody finds them from then on, and a drain that has one of them is fenced by it.
-    /// Of more than a thousand events, rows are left for [`Store::clear_gone_session`].
+    /// Of more than a thousand events, and where somebody is at the sums of usage, rows are left for
+    /// [`Store::clear_gone_session`].
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without it; [`StoreError::Conflict`] while children are being made faster

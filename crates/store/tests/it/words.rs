@@ -50,16 +50,19 @@ const ANSWERS: [&str; 35] = [
 ];
 
 /// Tables, settings, and members of JSON.
-const NAMES: [&str; 46] = [
+const NAMES: [&str; 53] = [
     "answer",
     "ask",
     "attempt",
     "back",
+    "baseline",
+    "bounded_text",
     "by",
     "call",
     "context_epoch",
     "delivery",
     "enable_nestloop",
+    "files",
     "from",
     "hex",
     "hour",
@@ -74,15 +77,18 @@ const NAMES: [&str; 46] = [
     "oc.org",
     "off",
     "on",
+    "payload",
     "provider",
     "provider_attempt",
     "provider_turn",
     "prt",
     "question",
+    "rendered",
     "session",
     "session_change_",
     "session_component",
     "session_entry",
+    "session_event",
     "session_incarnation",
     "session_input",
     "string",
@@ -96,6 +102,7 @@ const NAMES: [&str; 46] = [
     "usage_model",
     "usage_person",
     "usage_project",
+    "value",
     "workspace_change",
 ];
 
