@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 13] = [
     &["fold"],
     &["summaries"],
     &["changes"],
-    &["homes", "kept", "shares", "text", "wake"],
+    &["homes", "kept", "shares", "spools", "text", "wake"],
     &["view"],
     &["error", "settings"],
     &["default_model", "origin", "principal", "site"],
