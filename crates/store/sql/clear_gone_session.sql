@@ -79,5 +79,5 @@ BEGIN
         END IF;
     END LOOP;
     DELETE FROM gone_session g WHERE g.org_id = p_org AND g.incarnation = gone.incarnation;
-    RETURN p_number IS NULL;
+    RETURN p_number IS NULL AND EXISTS (SELECT FROM gone_session g WHERE g.org_id = p_org);
 END $$;

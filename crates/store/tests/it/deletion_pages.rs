@@ -116,20 +116,20 @@ async fn a_kill_between_two_pages_loses_nothing() {
             lost.leave_in_a_page(world.org).await;
             killed += 1;
         }
+        // One that finds the row still held by the dead leaves it to the next look.
         let is_more = store.clear_gone_session(world.org).await.expect("a page");
         if killed % 8 == 0 || !is_more {
             assert_eq!(world.store.usage_violations(world.org).await.expect("a recount"), []);
         }
+        let due = store.organisations_with_gone_sessions().await.expect("an answer");
         store.close().await;
-        if !is_more {
+        if due.is_empty() {
             break;
         }
     }
     assert!(killed > 40, "{killed}");
     assert_eq!(left(&world).await, 0);
     assert_eq!(used(&world).await, (PROMPTS, PROMPTS));
-    let none = world.store.organisations_with_gone_sessions().await.expect("an answer");
-    assert_eq!(none, []);
     world.assert_sound(true).await;
 }
 
