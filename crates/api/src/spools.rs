@@ -149,7 +149,7 @@ impl SpoolRoom {
         while self.used + bytes > self.taken {
             let spools = self.spools.take_step(self.org)?;
             self.taken += STEP;
-            // What others have taken may not be written yet: a step of each.
+            // Others may not have written yet what they took: a step of each.
             let (room, folder) = (self.spools.settings.room.clone(), self.folder().to_owned());
             let left = tokio::task::spawn_blocking(move || room(&folder)).await;
             if left.map_err(ApiError::internal)?.is_some_and(|left| left < STEP * spools) {

@@ -60,7 +60,7 @@ impl Memory {
     }
 }
 
-/// What has become of repositories that were looked at.
+/// The repositories that were looked at, by their end.
 #[derive(Default)]
 struct Judgement {
     good: BTreeSet<Id>,
@@ -87,7 +87,7 @@ impl CheckoutSandbox {
     fn remember(&self, workspace: &Path, change: impl FnOnce(&mut Memory)) {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         if memory.len() >= KNOWN && !memory.contains_key(workspace) {
-            // What was made is the person's then: read-only. What is not to be trusted never is.
+            // Repositories that commands made are the person's then: read-only. Untrusted ones never are.
             memory.retain(|_, it| !it.refused.is_empty() || it.unjudged.is_some());
         }
         change(memory.entry(workspace.to_path_buf()).or_default());

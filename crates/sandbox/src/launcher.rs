@@ -75,7 +75,7 @@ pub fn main() -> ExitCode {
 
 /// The guard: the launcher is its child, on the same socket. The worker may have no right to start one.
 fn start_again_when_killed() -> io::Result<ExitCode> {
-    // What ends a service is told to all of its processes, and this one ends with its child.
+    // A signal that ends a service goes to all of its processes, and this one ends with its child.
     let _blocked = sys::signals_as_descriptor(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?;
     rustix::thread::set_name(kill::LAUNCHER)?;
     loop {
@@ -99,6 +99,7 @@ fn fail(error: &io::Error) -> ExitCode {
     let _unwritable = rustix::io::write(io::stderr(), line.as_bytes());
     ExitCode::FAILURE
 }
+
 /// A cell that was started.
 struct Cell {
     keeper: Pid,

@@ -67,7 +67,7 @@ pub use limits::Limits;
 pub use lock::LocationLock;
 pub use process::ProcessSandbox;
 pub use removal::{ScratchFolder, empty_folder, remove_tree};
-pub use rights::{has_rights_to_make_cells, keep_needed_rights, keep_rights_to_files};
+pub use rights::{has_rights_of_launchers, keep_needed_rights, keep_rights_to_files};
 pub use spool::Output;
 pub use text::TextDecoder;
 pub use tier::{FoundTier, Tier, TierOptions, find_tier};

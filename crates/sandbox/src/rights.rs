@@ -1,4 +1,4 @@
-//! What root's processes give up. Root's files stay root's: this makes what a fault in the service can do smaller, and is no
+//! Root's processes give up rights. Root's files stay root's: this makes what a fault in the service can do smaller, and is no
 //! boundary.
 
 use std::io;
@@ -9,8 +9,8 @@ use rustix::thread::{
     set_capabilities, set_no_new_privs,
 };
 
-/// What the service itself does as root, once its launcher runs: to reach a workspace whoever owns it, to start Postgres as
-/// its user, to end what it started, to see who holds a lock, and to listen on a low port.
+/// The service's own rights as root, once its launcher runs: to reach a workspace whoever owns it, to start Postgres as its
+/// user, to end what it started, to see who holds a lock, and to listen on a low port.
 const OF_FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
@@ -49,12 +49,13 @@ pub fn keep_rights_to_files() -> io::Result<()> {
     keep(OF_FILES)
 }
 
-/// Whether this process could make cells of tier A: it has rights that [`keep_rights_to_files`] gives up.
+/// Returns whether [`keep_rights_to_files`] takes rights that a launcher uses: all of root's, or some, as in a container
+/// whose root makes user namespaces and no others.
 ///
 /// # Errors
 /// When the system refuses, which no Linux does.
-pub fn has_rights_to_make_cells() -> io::Result<bool> {
-    Ok(capabilities(None)?.permitted.contains(CapabilitySet::SYS_ADMIN))
+pub fn has_rights_of_launchers() -> io::Result<bool> {
+    Ok(capabilities(None)?.permitted.intersects(NEEDED.difference(OF_FILES)))
 }
 
 fn keep(kept: CapabilitySet) -> io::Result<()> {

@@ -395,7 +395,7 @@ async fn commands_see_nothing_in_place_of_what_is_hidden() {
         let paths = [".local/data", ".netrc", ".aws"].map(|path| place.join(path));
         let hidden = HiddenPaths::new(paths);
         if found.tier != Tier::C {
-            // What a command before did.
+            // A command before did it.
             fs::remove_file(place.join(".aws")).expect("removed");
         }
         let look = "grep -rs s3cret . ; find . -name secrets.key -exec cat {} +; ls -A .local/data; \

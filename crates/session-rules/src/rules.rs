@@ -37,7 +37,7 @@ pub struct Rules<'a> {
     /// continue.
     pub crowded: bool,
     /// The worker has no room for the log and its inbox: hand over at the next boundary where anything is left to do.
-    /// What waits in the inbox stays there.
+    /// Inputs that wait in the inbox stay there.
     pub cramped: bool,
     /// The newest interrupt that this drain must not apply.
     pub interrupts_before: Seq,

@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use crate::{Store, StoreError};
 
-/// What an upload counts for at least, in bytes: so their number has an end too.
+/// The least that an upload counts for, in bytes: so their number has an end too.
 const LEAST_BYTES: u64 = 64 * 1024;
 
 /// An upload whose blob is stored.
@@ -20,14 +20,14 @@ pub struct NewUpload {
     pub now: TimestampMs,
 }
 
-/// What came of an upload.
+/// The end of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadNote {
     /// A session may begin with it.
     Added,
     /// The organisation has no room for it, and nothing was noted.
     Full {
-        /// What its uploads count for, in bytes.
+        /// The bytes that its uploads count for.
         stored: u64,
     },
 }

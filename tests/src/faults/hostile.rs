@@ -31,7 +31,7 @@ const LARGE: usize = 400_000;
 /// More of them than an inbox takes.
 const MANY: usize = 60;
 
-/// What one neighbour does, again and again.
+/// The act of one neighbour, again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     DigDeepTrees,
@@ -69,7 +69,7 @@ impl Act {
         }
     }
 
-    /// What shows that it took effect: the type of an event, and a part of it.
+    /// The sign that it took effect: the type of an event, and a part of it.
     fn effect(self) -> (&'static str, &'static str, Sight) {
         match self {
             Self::DigDeepTrees => ("tool.settled", "dug", Sight::DeepTreeDug),

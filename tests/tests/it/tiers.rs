@@ -25,12 +25,15 @@ const WITHOUT_NAMESPACES: &str = "echo 0 >/proc/sys/user/max_user_namespaces && 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Who {
     Root,
+    /// Root of a container that makes user namespaces, and no others.
+    RootOfContainer,
     User,
     UserWithoutNamespaces,
 }
 
 impl Who {
-    const ALL: [Self; 3] = [Self::Root, Self::User, Self::UserWithoutNamespaces];
+    const ALL: [Self; 4] =
+        [Self::Root, Self::RootOfContainer, Self::User, Self::UserWithoutNamespaces];
 
     /// The words before a command line that make it this one's.
     fn words(self) -> Vec<String> {
@@ -39,6 +42,7 @@ impl Who {
         let without = ["unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-c"];
         let words: Vec<&str> = match self {
             Self::Root => vec!["env"],
+            Self::RootOfContainer => vec!["setpriv", "--bounding-set=-sys_admin"],
             Self::User => user.to_vec(),
             Self::UserWithoutNamespaces => {
                 [&user[..], &without[..], &[WITHOUT_NAMESPACES, "sh"]].concat()
@@ -51,7 +55,7 @@ impl Who {
     fn tier(self) -> &'static str {
         match self {
             Self::Root => "A",
-            Self::User => "B",
+            Self::RootOfContainer | Self::User => "B",
             Self::UserWithoutNamespaces => "C",
         }
     }
@@ -125,6 +129,7 @@ fn doctor_lists_tiers_and_features_with_reasons() -> Result<()> {
         let [a, b, c] = tiers[..] else { anyhow::bail!("{who:?}: {said}") };
         match who {
             Who::Root => ensure!(a.starts_with("yes") || a.starts_with("no: "), "{said}"),
+            Who::RootOfContainer => ensure!(a.starts_with("no: "), "{said}"),
             Who::User | Who::UserWithoutNamespaces => {
                 ensure!(a == "no: the service was not started by root", "{said}");
             }
@@ -190,7 +195,8 @@ async fn first_start(who: Who, tier: &str) -> Result<()> {
     }
     let world = World::new().await?;
     let place = world.workspace("new")?;
-    if who != Who::Root {
+    let is_root = matches!(who, Who::Root | Who::RootOfContainer);
+    if !is_root {
         for path in [world.folder(), &world.folder().join("work"), &place, &world.logs()] {
             chown(path, Some(SOMEBODY), Some(SOMEBODY))?;
         }
@@ -209,7 +215,7 @@ async fn first_start(who: Who, tier: &str) -> Result<()> {
         ensure!(line.contains(&format!("; not {tier}: ")), "the reason: {line}");
         return up.stop(&world).await;
     }
-    if who == Who::Root {
+    if is_root {
         let status = std::fs::read_to_string(format!("/proc/{}/status", up.process().pid()))?;
         // CAP_SYS_MODULE, CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SYS_CHROOT: the launcher has what cells need.
         let given_up = [16, 21, 12, 18].iter().fold(0_u64, |bits, number| bits | 1 << number);
@@ -232,7 +238,7 @@ async fn first_start(who: Who, tier: &str) -> Result<()> {
     ensure!(text.starts_with(&format!("{user}\n")) && text.contains("looked\n"), "{text}");
     ensure!(!text.contains("root:") && !text.contains("OPEN"), "{text}");
     ensure!(place.join("made").is_file(), "{text}");
-    if who == Who::Root {
+    if is_root {
         // One that is killed, and its cells with it, is no end of commands: only its guard could start another.
         kill_launcher(up.process().pid())?;
     }
@@ -246,6 +252,12 @@ async fn first_start(who: Who, tier: &str) -> Result<()> {
 #[tokio::test]
 async fn a_first_start_by_root_is_in_tier_a() -> Result<()> {
     first_start(Who::Root, "A").await
+}
+
+// `up` gave up what its launcher needs to map root, and fell to tier C.
+#[tokio::test]
+async fn a_first_start_by_root_of_a_container_is_in_tier_b() -> Result<()> {
+    first_start(Who::RootOfContainer, "B").await
 }
 
 #[tokio::test]

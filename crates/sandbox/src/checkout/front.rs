@@ -150,7 +150,7 @@ impl GitFront {
                 let Some(why) = refused else { continue };
                 is_whole &= !WHOLE.contains(&name);
                 state.known.remove(name);
-                // What another command has left there is none of the person's.
+                // Another command may have left a file there, which is none of the person's.
                 remove(&self.front, name).map_err(io::Error::from)?;
                 said.push(format!(".git/{name} of the checkout is not shown to commands: {why}"));
             }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 
 use super::names::{Flaw, find_flaw};
 
@@ -206,15 +206,12 @@ impl<'f> Source<'f> {
         Some(value)
     }
 
-    /// Appends what is before the next NUL, which is read too.
+    /// Appends the bytes before the next NUL, which is read too.
     fn text(&mut self, to: &mut Vec<u8>) -> Option<()> {
-        loop {
-            match self.take()? {
-                [0] => return Some(()),
-                [byte] if to.len() < LONGEST => to.push(byte),
-                _ => return None,
-            }
-        }
+        let most = (LONGEST + 1).checked_sub(to.len())?;
+        let mut rest = (&mut self.file).take(u64::try_from(most).ok()?);
+        self.at += u64::try_from(rest.read_until(0, to).ok()?).ok()?;
+        (self.at <= self.end && to.pop() == Some(0)).then_some(())
     }
 }
 
@@ -241,7 +238,7 @@ fn read_entries(
         let at = source.at;
         let read = read_entry(source, hash, version, &mut path);
         let (mode, kept) = read.ok_or(Refusal::Unreadable)?;
-        // What comes from a sound path is not looked at again: an index can repeat 4 KiB a million times.
+        // Parts of a sound path are not looked at again: an index can repeat 4 KiB a million times.
         let fresh = if is_sound { kept } else { 0 };
         let flaw = find_flaw(&path, fresh, mode & KIND == LINK);
         is_sound = flaw.is_none();

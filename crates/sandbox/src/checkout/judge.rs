@@ -45,7 +45,7 @@ impl Repository {
             return false;
         }
         let Ok(folder) = open_folder(workspace, &self.path, TO_READ) else { return false };
-        // What cannot be asked counts as there.
+        // A name that cannot be asked for counts as there.
         let has = |name: &str| {
             !matches!(statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
         };

@@ -163,7 +163,7 @@ async fn decoys_hide_no_repository_and_may_be_deleted() {
         .unwrap();
     assert!(world.newest_share().removes_only);
     assert_eq!(outcome.notes.len(), 1, "{:?}", outcome.notes);
-    // What was hidden is judged before the next command, which may write again.
+    // A hidden repository is judged before the next command, which may write again.
     let outcome = world.run(|_| {}).await.unwrap();
     assert!(outcome.notes[0].contains("a0/deep/.git was put aside"), "{:?}", outcome.notes);
     assert!(!world.newest_share().removes_only && !world.place.join("a0/deep/.git").exists());

@@ -54,7 +54,7 @@ fn key_id(nth: u8) -> KeyId {
 }
 
 /// An admin's decision about a member.
-fn seen(target: Option<OrgRole>) -> Option<SeenRoles> {
+fn see_roles(target: Option<OrgRole>) -> Option<SeenRoles> {
     let (maker, maker_role) = (actor("usr_eve"), OrgRole::Admin);
     Some(SeenRoles { maker, maker_role, target_role: target })
 }
@@ -91,14 +91,15 @@ async fn who_becomes_an_owner_meanwhile_is_not_changed() {
         world.store.change_principal(world.org, actor("usr_bob"), change, seen, NOW)
     };
     let disable = PrincipalChange { disabled: Some(true), ..PrincipalChange::default() };
-    let refused = race(&world, BOB_IS_OWNER, change(disable.clone(), seen(Some(OrgRole::Member))));
+    let refused =
+        race(&world, BOB_IS_OWNER, change(disable.clone(), see_roles(Some(OrgRole::Member))));
     let refused = refused.await;
     assert!(matches!(refused, Err(StoreError::RolesChanged)), "{refused:?}");
     let bob = world.store.principal(world.org, actor("usr_bob")).await.expect("a person");
     assert_eq!((bob.role, bob.disabled_ms), (OrgRole::Owner, None));
     // Who has looked again may; and a change that nobody has to allow needs no look.
     let named = PrincipalChange { name: Some("Bob".into()), ..PrincipalChange::default() };
-    for (what, seen) in [(named, None), (disable, seen(Some(OrgRole::Owner)))] {
+    for (what, seen) in [(named, None), (disable, see_roles(Some(OrgRole::Owner)))] {
         let done = change(what, seen).await.expect("an answer");
         assert!(matches!(done, PrincipalChanged::Done(_)), "{done:?}");
     }
@@ -127,15 +128,24 @@ async fn who_has_lost_their_role_changes_nothing() {
         let promote = PrincipalChange { role: Some(OrgRole::Admin), ..PrincipalChange::default() };
         let answers = [
             store
-                .change_principal(org, actor("usr_bob"), promote, seen(Some(OrgRole::Member)), NOW)
+                .change_principal(
+                    org,
+                    actor("usr_bob"),
+                    promote,
+                    see_roles(Some(OrgRole::Member)),
+                    NOW,
+                )
                 .await
                 .map(drop),
             store
-                .revoke_key(org, key_id(2), false, seen(Some(OrgRole::Member)), NOW)
+                .revoke_key(org, key_id(2), false, see_roles(Some(OrgRole::Member)), NOW)
                 .await
                 .map(drop),
-            store.rotate_key(org, key_id(3), vec![9; 32], NOW + 1, seen(None), NOW).await.map(drop),
-            store.create_owned_key(org, key("svc_ci", 8), seen(None), NOW).await.map(drop),
+            store
+                .rotate_key(org, key_id(3), vec![9; 32], NOW + 1, see_roles(None), NOW)
+                .await
+                .map(drop),
+            store.create_owned_key(org, key("svc_ci", 8), see_roles(None), NOW).await.map(drop),
         ];
         for (nth, answer) in answers.iter().enumerate() {
             assert!(matches!(answer, Err(StoreError::RolesChanged)), "{lost}, {nth}: {answer:?}");
@@ -153,7 +163,7 @@ async fn who_has_lost_their_role_changes_nothing() {
 #[tokio::test]
 async fn a_key_of_who_becomes_an_owner_is_not_revoked() {
     let world = people().await;
-    let seen = seen(Some(OrgRole::Member));
+    let seen = see_roles(Some(OrgRole::Member));
     let revoke = world.store.revoke_key(world.org, key_id(2), true, seen, NOW);
     let refused = race(&world, BOB_IS_OWNER, revoke).await;
     assert!(matches!(refused, Err(StoreError::RolesChanged)), "{refused:?}");

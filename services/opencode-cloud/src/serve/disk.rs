@@ -145,7 +145,7 @@ impl DiskArgs {
     }
 
     /// Returns a sentence about the disk of a folder, for `doctor`.
-    pub(crate) fn told(self, folder: &Path) -> String {
+    pub(crate) fn describe_disk(self, folder: &Path) -> String {
         let limits = self.limits();
         let Some(disk) = limits.disk(folder) else {
             return format!("disk      unknown: {} cannot be asked", folder.display());

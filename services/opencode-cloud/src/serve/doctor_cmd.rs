@@ -66,7 +66,7 @@ pub async fn execute(args: DoctorArgs, screen: &mut Screen) -> Result<u8, ServeE
             ),
         });
     }
-    lines.push(args.drains.disk.told(folder));
+    lines.push(args.drains.disk.describe_disk(folder));
     lines.push(args.blobs.told(&args.egress).await);
     for line in lines {
         screen.out.say(&line).map_err(|error| ServeError::Stopped(error.to_string()))?;

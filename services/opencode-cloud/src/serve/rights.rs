@@ -1,4 +1,4 @@
-//! What a server gives up at its start, and the launcher of cells that keeps what only it needs.
+//! A server gives up rights at its start, and the launcher of cells keeps those that only it needs.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +13,7 @@ pub(crate) const EXECUTABLE: &str = "/proc/self/exe";
 /// The launcher that was started before the rights to start one were given up: one for the process, like its rights.
 static LAUNCHER: OnceLock<Arc<Launcher>> = OnceLock::new();
 
-/// What a server does with root's rights.
+/// The rights of root that a server keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RightsOfRoot {
     /// It starts servers that run commands, makes cells to see whether it can, or runs commands without a sandbox.
@@ -36,7 +36,7 @@ impl RightsOfRoot {
     /// When the system refuses, or the launcher cannot be started.
     pub(crate) fn give_up_others(self) -> io::Result<()> {
         sandbox::keep_needed_rights()?;
-        if self == Self::FilesAndLauncher && sandbox::has_rights_to_make_cells()? {
+        if self == Self::FilesAndLauncher && sandbox::has_rights_of_launchers()? {
             let started = Launcher::start(Path::new(EXECUTABLE), &launcher_words())?;
             LAUNCHER.get_or_init(|| Arc::new(started));
         }

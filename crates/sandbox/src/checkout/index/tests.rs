@@ -118,7 +118,7 @@ fn paths_of_version_4_are_refused_as_they_are_decoded() {
     let parts = [(0, ".gi", FILE, None), (3, "t/hooks/x", FILE, None)];
     let refused = Refusal::Entry(b".git/hooks/x".to_vec(), Flaw::Git);
     assert_eq!(check(&index_with(4, &parts, b""), &Unusual::default()), Err(refused));
-    // What follows a flaw of the person's own is looked at from its beginning.
+    // An entry that follows a flaw of the person's own is looked at from its beginning.
     let own = [(0, ".git/a", FILE, None)];
     let more = [(0, ".git/a", FILE, None), (5, "b", FILE, None)];
     let own = read_unusual(&index_with(4, &own, b""));
