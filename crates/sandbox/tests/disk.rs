@@ -37,7 +37,8 @@ impl Made {
     fn mount(self) -> &'static str {
         match self {
             Self::Memory => "mount -t tmpfs -o size=64m,mode=777 tmpfs /mnt",
-            Self::Large => "mount -t tmpfs -o size=64g,mode=777 tmpfs /mnt",
+            // Also the service's own folder is there: that of the machine may have less room than a file may take.
+            Self::Large => "mount -t tmpfs -o size=64g,mode=777 tmpfs /mnt && export TMPDIR=/mnt",
             Self::FewFiles => "mount -t tmpfs -o size=64m,nr_inodes=200,mode=777 tmpfs /mnt",
             Self::WithoutGroups => {
                 "mount -t tmpfs -o size=64m,mode=777 tmpfs /mnt && mount -t tmpfs tmpfs /sys/fs/cgroup"
