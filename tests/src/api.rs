@@ -90,7 +90,15 @@ impl Api {
     /// # Errors
     /// When there is no answer.
     pub async fn send(&self, request: RequestBuilder) -> Result<Answer> {
-        let response = request.timeout(ANSWER).send().await?;
+        self.send_within(ANSWER, request).await
+    }
+
+    /// Like [`Api::send`], for an answer that may take this long.
+    ///
+    /// # Errors
+    /// When there is no answer within that time.
+    pub async fn send_within(&self, limit: Duration, request: RequestBuilder) -> Result<Answer> {
+        let response = request.timeout(limit).send().await?;
         let status = response.status().as_u16();
         let text = response.text().await?;
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));

@@ -1,13 +1,18 @@
 //! Proves from outside what must hold after every journey and every fault run.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use reqwest::Method;
 use serde_json::{Value, json};
 use simulated_model::{Counts, Handle};
 
 use crate::api::Api;
 use crate::settle::{events_of, eventually};
+
+/// How long the check of all rows may take: a long run leaves thousands of turns, and each is proved by its hash.
+const CHECK: Duration = Duration::from_secs(600);
 
 /// The oracle's counts, so that a run that checked nothing can be rejected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -100,7 +105,8 @@ async fn organisation(
         Ok(sessions.iter().all(|session| session["busy"] == json!(false)).then_some(()))
     })
     .await?;
-    let broken = api.get("/platform/check?settled=true&blobs=true").await?.ok()?;
+    let check = api.request(Method::GET, "/platform/check?settled=true&blobs=true");
+    let broken = api.send_within(CHECK, check).await?.ok()?;
     ensure!(broken == json!([]), "broken invariants: {broken:#}");
     for session in api.sessions().await? {
         let id = session["id"].as_str().context("a session has an id")?;

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use crate::settle::eventually;
 use crate::sql::superuser_url;
+use crate::went_back::LossyDatabase;
 
 /// The database that is kept.
 const KEPT: &str = "kept";
@@ -31,36 +32,6 @@ impl Past {
         let url = superuser_url(data)?;
         let (server, _) = url.rsplit_once('/').context("a URL with a database")?;
         Ok(Self { admin: PgConnection::connect(&format!("{server}/postgres")).await? })
-    }
-
-    /// Keeps the database as it is. The service is cut off for that long.
-    ///
-    /// # Errors
-    /// When Postgres refuses.
-    pub async fn keep(&mut self) -> Result<()> {
-        let database = boot::DATABASE;
-        self.run(&format!("DROP DATABASE IF EXISTS {KEPT}")).await?;
-        self.cut_off().await?;
-        self.run(&format!(
-            "CREATE DATABASE {KEPT} TEMPLATE {database} OWNER oc_owner CONNECTION LIMIT 0"
-        ))
-        .await?;
-        self.let_in().await
-    }
-
-    /// Puts the database back to what was kept last.
-    ///
-    /// # Errors
-    /// When Postgres refuses.
-    pub async fn put_back(&mut self) -> Result<()> {
-        let database = boot::DATABASE;
-        self.cut_off().await?;
-        self.run(&format!(
-            "BEGIN; ALTER DATABASE {database} RENAME TO {LOST}; ALTER DATABASE {KEPT} RENAME TO {database}; COMMIT"
-        ))
-        .await?;
-        self.let_in().await?;
-        self.run(&format!("DROP DATABASE {LOST} WITH (FORCE)")).await
     }
 
     /// Ends all connections, and lets nobody in.
@@ -101,5 +72,33 @@ impl Past {
             }
         })
         .await
+    }
+}
+
+impl LossyDatabase for Past {
+    async fn keep(&mut self) -> Result<()> {
+        let database = boot::DATABASE;
+        self.run(&format!("DROP DATABASE IF EXISTS {KEPT}")).await?;
+        self.cut_off().await?;
+        self.run(&format!(
+            "CREATE DATABASE {KEPT} TEMPLATE {database} OWNER oc_owner CONNECTION LIMIT 0"
+        ))
+        .await?;
+        self.let_in().await
+    }
+
+    async fn put_back(&mut self) -> Result<()> {
+        let database = boot::DATABASE;
+        self.cut_off().await?;
+        self.run(&format!(
+            "BEGIN; ALTER DATABASE {database} RENAME TO {LOST}; ALTER DATABASE {KEPT} RENAME TO {database}; COMMIT"
+        ))
+        .await?;
+        self.let_in().await?;
+        self.run(&format!("DROP DATABASE {LOST} WITH (FORCE)")).await
+    }
+
+    fn keeps_acknowledged(&self) -> bool {
+        false
     }
 }

@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Output};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use boot::{GuardedChild, GuardedCommand, StopSignal};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::time::timeout;
@@ -147,4 +147,19 @@ pub(crate) fn without_our_settings(command: &mut Command) {
 pub(crate) fn known(pid: u32) -> Result<Pid> {
     let raw = i32::try_from(pid)?;
     Pid::from_raw(raw).with_context(|| format!("{pid} is no process id"))
+}
+
+/// Runs a program to its end.
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<Output> {
+    let output = Command::new(program)
+        .args(args)
+        .output()
+        .with_context(|| format!("{program} cannot be run; install it"))?;
+    ensure!(
+        output.status.success(),
+        "`{program} {}` failed: {}",
+        args.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(output)
 }

@@ -18,7 +18,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::api::Api;
+use crate::api::{Api, message_id};
 use crate::past::Past;
 use crate::settle::{events_of, eventually};
 use crate::world::World;
@@ -27,6 +27,24 @@ use crate::world::World;
 const SOON: Duration = Duration::from_secs(5);
 /// Repetitions with the same sessions.
 const EACH: u32 = 10;
+
+/// A database that can lose its last commits.
+pub trait LossyDatabase {
+    /// Keeps what is there now. Work goes on.
+    ///
+    /// # Errors
+    /// When Postgres refuses.
+    fn keep(&mut self) -> impl Future<Output = Result<()>>;
+
+    /// Goes back to what was kept last, and ends all connections.
+    ///
+    /// # Errors
+    /// When Postgres refuses.
+    fn put_back(&mut self) -> impl Future<Output = Result<()>>;
+
+    /// Whether nothing that was acknowledged is lost: after [`keep`](Self::keep) no commit ends until it is put back.
+    fn keeps_acknowledged(&self) -> bool;
+}
 
 /// The settings of a run.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +90,19 @@ impl WentBackRun {
     /// # Errors
     /// The first turn that does not explain, session that does not answer soon, or violation.
     pub async fn run(&self, world: &World, api: &Api) -> Result<WentBack> {
-        let mut past = Past::open(&world.data()).await?;
+        self.run_on(world, api, &mut Past::open(&world.data()).await?).await
+    }
+
+    /// Runs it against a service of `world` with this database.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run), or a prompt that was acknowledged and is lost where none may be.
+    pub async fn run_on(
+        &self,
+        world: &World,
+        api: &Api,
+        past: &mut impl LossyDatabase,
+    ) -> Result<WentBack> {
         let mut random = StdRng::seed_from_u64(self.seed);
         let mut report = WentBack::default();
         let mut sessions = Vec::new();
@@ -80,7 +110,7 @@ impl WentBackRun {
             if repetition % EACH == 0 {
                 sessions = self.sessions(world, api, repetition).await?;
             }
-            self.repetition(api, &mut past, &sessions, &mut random, &mut report)
+            self.repetition(api, past, &sessions, &mut random, &mut report)
                 .await
                 .with_context(|| format!("seed {}, repetition {repetition}", self.seed))?;
         }
@@ -99,7 +129,7 @@ impl WentBackRun {
     async fn repetition(
         &self,
         api: &Api,
-        past: &mut Past,
+        past: &mut impl LossyDatabase,
         sessions: &[String],
         random: &mut StdRng,
         report: &mut WentBack,
@@ -108,19 +138,31 @@ impl WentBackRun {
         let each = |what: &'static str| {
             sessions.iter().map(move |session| prompt(api, session, format!("{what} {number}")))
         };
-        try_join_all(each("before")).await?;
+        let mut kept = try_join_all(each("before")).await?;
         sleep(Duration::from_millis(random.random_range(0..200))).await;
         past.keep().await?;
-        for round in 0..random.random_range(1..=2) {
-            try_join_all(each(if round == 0 { "lost" } else { "lost too" })).await?;
-            if random.random_bool(0.5) {
-                rest(api, sessions).await?;
-            } else {
-                sleep(Duration::from_millis(random.random_range(0..250))).await;
+        let mut lost = lengths(api, sessions).await?;
+        if past.keeps_acknowledged() {
+            let meanwhile = Duration::from_millis(random.random_range(0..400));
+            let went_back = async {
+                sleep(meanwhile).await;
+                past.put_back().await
+            };
+            let (sent, ()) = tokio::try_join!(try_join_all(each("beside")), went_back)?;
+            kept.extend(sent);
+        } else {
+            kept.clear();
+            for round in 0..random.random_range(1..=2) {
+                try_join_all(each(if round == 0 { "lost" } else { "lost too" })).await?;
+                if random.random_bool(0.5) {
+                    rest(api, sessions).await?;
+                } else {
+                    sleep(Duration::from_millis(random.random_range(0..250))).await;
+                }
             }
+            lost = lengths(api, sessions).await?;
+            past.put_back().await?;
         }
-        let lost = lengths(api, sessions).await?;
-        past.put_back().await?;
         let titles: Vec<usize> =
             sessions.iter().map(|_| random.random_range(0..=lost.len() * 4)).collect();
         let shorter = lengths(api, sessions).await?;
@@ -133,13 +175,13 @@ impl WentBackRun {
         let now = lengths(api, sessions).await?;
         report.grown += now.iter().zip(&lost).filter(|(now, before)| now >= before).count();
         let begun = Instant::now();
-        try_join_all(each("after")).await?;
+        kept.extend(try_join_all(each("after")).await?);
         rest(api, sessions).await?;
         let took = begun.elapsed();
         report.slowest = report.slowest.max(took);
         ensure!(took <= SOON, "sessions were not at rest after {took:?}");
         for session in sessions {
-            report.proved += prove(api, session, &format!("after {number}")).await?;
+            report.proved += prove(api, session, &format!("after {number}"), &kept).await?;
         }
         let broken = api.get("/platform/check?settled=true").await?.ok()?;
         ensure!(broken == json!([]), "broken invariants: {broken:#}");
@@ -148,11 +190,23 @@ impl WentBackRun {
     }
 }
 
-/// Admits a prompt, again and again if there is no answer: nobody knows then whether it was.
-async fn prompt(api: &Api, session: &str, text: String) -> Result<()> {
-    eventually("a prompt is admitted", 40, async || Ok(api.admit(session, &text).await.ok()))
-        .await
-        .map(drop)
+/// A prompt that was acknowledged.
+struct Acknowledged {
+    session: String,
+    message: String,
+}
+
+/// Admits a prompt, again and again under one id if there is no answer: nobody knows then whether it was.
+async fn prompt(api: &Api, session: &str, text: String) -> Result<Acknowledged> {
+    let message = message_id(0);
+    let body = json!({ "messageID": message, "parts": [{ "type": "text", "text": text }] });
+    let path = format!("/platform/session/{session}/message");
+    eventually("a prompt is admitted", 60, async || {
+        let answer = api.post(&path, &body).await;
+        Ok(answer.ok().filter(|answer| answer.status < 300).map(drop))
+    })
+    .await?;
+    Ok(Acknowledged { session: session.to_owned(), message })
 }
 
 async fn rename(api: &Api, session: &str, title: &str) -> Result<()> {
@@ -192,12 +246,17 @@ async fn lengths(api: &Api, sessions: &[String]) -> Result<Vec<i64>> {
     sessions.iter().map(length).collect()
 }
 
-/// Proves that the last prompt was answered, and every turn of the log was asked with this log.
-async fn prove(api: &Api, session: &str, last: &str) -> Result<usize> {
+/// Proves that the last prompt was answered, none of `kept` was lost or doubled, and every turn of the log was asked with
+/// this log.
+async fn prove(api: &Api, session: &str, last: &str, kept: &[Acknowledged]) -> Result<usize> {
     let log = api.log(session).await?;
     let promoted = events_of(&log, "prompt.promoted");
     let text = promoted.last().map(|prompt| prompt["parts"].to_string()).unwrap_or_default();
     ensure!(text.contains(last), "the last prompt of {session} was not promoted: {text}");
+    for Acknowledged { message, .. } in kept.iter().filter(|kept| kept.session == session) {
+        let times = promoted.iter().filter(|prompt| prompt["message"] == json!(message)).count();
+        ensure!(times == 1, "{message} of {session} was acknowledged, and promoted {times} times");
+    }
     let settled = events_of(&log, "turn.settled");
     let outcome = settled.last().map(|turn| turn["outcome"].clone());
     ensure!(outcome == Some(json!("completed")), "the last turn of {session}: {outcome:?}");

@@ -1,8 +1,8 @@
 //! A network with faults between a client and a server.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -38,6 +38,7 @@ impl Weather {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    server: Arc<Mutex<String>>,
     weather: watch::Sender<Weather>,
     flows: Arc<AtomicU64>,
     _carrying: JoinSet<()>,
@@ -49,7 +50,9 @@ impl Proxy {
     /// # Errors
     /// There is no free port.
     pub async fn to(server: impl Into<String>) -> Result<Self> {
-        let (server, listener) = (server.into(), TcpListener::bind("127.0.0.1:0").await?);
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let server = Arc::new(Mutex::new(server.into()));
+        let to = server.clone();
         let address = listener.local_addr()?;
         let (weather, seen) = watch::channel(Weather::default());
         let flows = Arc::<AtomicU64>::default();
@@ -59,11 +62,17 @@ impl Proxy {
             let mut all = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let flow = counted.fetch_add(1, Ordering::SeqCst);
-                all.spawn(carry(client, server.clone(), flow, seen.clone()));
+                let to = to.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                all.spawn(carry(client, to, flow, seen.clone()));
                 while all.try_join_next().is_some() {}
             }
         });
-        Ok(Self { address, weather, flows, _carrying: carrying })
+        Ok(Self { address, server, weather, flows, _carrying: carrying })
+    }
+
+    /// Leads new flows to another server.
+    pub fn lead_to(&self, server: impl Into<String>) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server.into();
     }
 
     /// Returns the address that it listens on.

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::Parser;
-use journeys::{WentBackRun, World};
+use clap::ValueEnum;
+use journeys::{Commits, StandbyPair, WentBackRun, World};
 
 /// Puts the database of a working service back to an earlier state, again and again, and proves what it does then.
 #[derive(Debug, Parser)]
@@ -19,16 +20,37 @@ struct Args {
     #[arg(long, default_value_t = 4)]
     sessions: usize,
     /// With the roles of `dev-cluster` as processes instead of `up`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "standby")]
     cluster: bool,
+    /// A standby takes over instead, which commits wait for or not
+    #[arg(long, value_enum)]
+    standby: Option<Standby>,
+}
+
+/// How a standby follows.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Standby {
+    Asynchronous,
+    Synchronous,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let Args { repetitions, seed, sessions, cluster } = Args::parse();
+    let Args { repetitions, seed, sessions, cluster, standby } = Args::parse();
     let run = WentBackRun { seed, repetitions, sessions };
     let world = World::new().await?;
-    let report = if cluster {
+    let report = if let Some(standby) = standby {
+        let mut pair = StandbyPair::start(match standby {
+            Standby::Asynchronous => Commits::Asynchronous,
+            Standby::Synchronous => Commits::Synchronous,
+        })
+        .await?;
+        let up = world.up_with(&["--database-url", &pair.url()]).await?;
+        let report = run.run_on(&world, up.api(), &mut pair).await?;
+        up.stop(&world).await?;
+        pair.stop().await?;
+        report
+    } else if cluster {
         let cluster = world.cluster(&[]).await?;
         let report = run.run(&world, cluster.gateway(0)).await?;
         cluster.stop(&world).await?;

@@ -1,9 +1,11 @@
 //! Namespaces, their addresses, and the packets dropped between them.
 
 use std::net::Ipv4Addr;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+
+use crate::process::run;
 
 /// The bridge's namespace, in which the driver runs.
 pub const HUB: &str = "oc-hub";
@@ -124,19 +126,4 @@ fn iptables(host: &str, args: &[&str]) -> Result<()> {
 
 fn ip(args: &[&str]) -> Result<()> {
     run("ip", args).map(|_| ())
-}
-
-/// Runs a program to its end.
-pub(crate) fn run(program: &str, args: &[&str]) -> Result<Output> {
-    let output = Command::new(program)
-        .args(args)
-        .output()
-        .with_context(|| format!("{program} cannot be run; install it"))?;
-    ensure!(
-        output.status.success(),
-        "`{program} {}` failed: {}",
-        args.join(" "),
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(output)
 }

@@ -9,10 +9,11 @@ use anyhow::{Context, Result};
 use placement_api::{PlacementAdmin, Status};
 use rustix::process::{Signal, kill_process};
 
-use super::lab::{DRIVER, address, namespace, processes, run};
+use super::lab::{DRIVER, address, namespace, processes};
 use crate::api::Api;
 use crate::executable::executable;
-use crate::process::{Process, known};
+use crate::postgres::{init_postgres, postgres_words};
+use crate::process::{Process, known, run};
 use crate::settle::eventually;
 use crate::world::KEY;
 
@@ -136,25 +137,14 @@ impl Roles {
     async fn start_postgres(&mut self) -> Result<()> {
         let data = self.folder.join("pg");
         fs::create_dir_all(&data)?;
-        let data = data.display().to_string();
-        run("chown", &["postgres", &data])?;
-        let bin = postgres_bin()?;
-        let as_postgres = ["--reuid=postgres", "--regid=postgres", "--init-groups"];
-        let initdb = format!("{bin}/initdb");
-        let args = ["-D", &data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"];
-        run("setpriv", &[&as_postgres[..], &[&initdb], &args[..]].concat())?;
+        init_postgres(&data)?;
         let hba = "local all all trust\nhost all all 10.88.0.0/24 trust\n";
-        fs::write(Path::new(&data).join("pg_hba.conf"), hba)?;
+        fs::write(data.join("pg_hba.conf"), hba)?;
         let listen = format!("listen_addresses={}", address("pg"));
-        let postgres = format!("{bin}/postgres");
-        let words = [
-            &as_postgres[..],
-            &[&postgres, "-D", &data, "-c", &listen],
-            &["-c", "unix_socket_directories=", "-c", "max_connections=300"],
-        ]
-        .concat();
-        let words = words.into_iter().map(str::to_owned).collect();
-        self.spawn("pg", "setpriv", words)?;
+        let mut words =
+            postgres_words(&data, &[&listen, "unix_socket_directories=", "max_connections=300"])?;
+        let program = words.remove(0);
+        self.spawn("pg", &program, words)?;
         let admin = format!("postgres://postgres@{}:5432/postgres", address("pg"));
         eventually("Postgres takes connections", 30, async || {
             Ok(run("psql", &["-qc", "SELECT 1", &admin]).is_ok().then_some(()))
@@ -259,13 +249,4 @@ fn peer_urls() -> Vec<String> {
 
 fn database(user: &str) -> String {
     format!("postgres://{user}@{}:5432/opencode_cloud", address("pg"))
-}
-
-/// Returns the folder of Postgres' programs, of the newest version.
-fn postgres_bin() -> Result<String> {
-    let versions = fs::read_dir("/usr/lib/postgresql").context("install the package postgresql")?;
-    let mut found: Vec<PathBuf> =
-        versions.flatten().map(|entry| entry.path().join("bin")).collect();
-    found.sort();
-    Ok(found.pop().context("install the package postgresql")?.display().to_string())
 }

@@ -11,11 +11,12 @@ use rustix::process::Signal;
 use simulated_model::SimulatedModel;
 use tokio::time::{Instant, sleep};
 
-use super::lab::{DRIVER, cut, cut_one_way, heal, run, vanish_flows};
+use super::lab::{DRIVER, cut, cut_one_way, heal, vanish_flows};
 use super::load::Load;
 use super::roles::Roles;
 use crate::faults::PromptFates;
 use crate::oracle::oracle;
+use crate::process::run;
 use crate::settle::eventually;
 
 /// The longest time without an ended turn while the required parts reach each other.

@@ -1,7 +1,9 @@
 //! A Postgres that comes back without its last commits. `cargo run -p journeys --bin went-back-run` goes on for longer.
 
 use anyhow::{Context, Result, ensure};
-use journeys::{Past, WentBackRun, World, events_of};
+use journeys::{
+    Commits, LossyDatabase, Past, StandbyPair, WentBack, WentBackRun, World, events_of,
+};
 use reqwest::Method;
 use serde_json::json;
 
@@ -55,4 +57,31 @@ async fn sessions_at_work_outlive_a_database_that_goes_back() -> Result<()> {
     let report = run.run(&world, up.api()).await?;
     ensure!(report.shorter > 0 && report.proved > 0, "{report}");
     up.stop(&world).await
+}
+
+// The same where a standby takes over. Without synchronous replication it lacks the last commits; with it, nothing that was
+// acknowledged.
+#[tokio::test]
+async fn sessions_at_work_outlive_a_standby_that_lacks_commits() -> Result<()> {
+    let report = promote(Commits::Asynchronous).await?;
+    ensure!(report.shorter > 0 && report.proved > 0, "{report}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_synchronous_standby_keeps_what_was_acknowledged() -> Result<()> {
+    let report = promote(Commits::Synchronous).await?;
+    ensure!(report.shorter == 0 && report.proved > 0, "{report}");
+    Ok(())
+}
+
+async fn promote(commits: Commits) -> Result<WentBack> {
+    let world = World::new().await?;
+    let mut pair = StandbyPair::start(commits).await?;
+    let up = world.up_with(&["--database-url", &pair.url()]).await?;
+    let run = WentBackRun { seed: 2, repetitions: 2, sessions: 3 };
+    let report = run.run_on(&world, up.api(), &mut pair).await?;
+    up.stop(&world).await?;
+    pair.stop().await?;
+    Ok(report)
 }
