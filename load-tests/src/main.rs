@@ -64,6 +64,8 @@ enum What {
     Bytes(scenario::bytes::Args),
     /// How long one organisation waits while another has a thousand prompts queued
     Fairness(scenario::fairness::Args),
+    /// One organisation's turns while another locks, floods, deletes, imports and fills its disk
+    Neighbours(scenario::neighbours::Args),
     /// Admission beside a million idle sessions, against a thousand
     Idle(scenario::idle::Args),
     /// The cost of a turn's snapshot in a workspace of 50,000 files
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
             What::Buffers(args) => scenario::buffers::run(&bin()?, args, &mut out).await,
             What::Bytes(args) => scenario::bytes::run(&bin()?, args, &mut out).await,
             What::Fairness(args) => scenario::fairness::run(&bin()?, args, &mut out).await,
+            What::Neighbours(args) => scenario::neighbours::run(&bin()?, args, &mut out).await,
             What::Idle(args) => scenario::idle::run(&bin()?, args, &mut out).await,
             What::Snapshot(args) => scenario::snapshot::run(&bin()?, args, &mut out).await,
             What::Takeover(args) => scenario::takeover::run(&bin()?, args, &mut out).await,

@@ -12,6 +12,7 @@ pub(crate) mod history;
 pub(crate) mod idle;
 pub(crate) mod lists;
 pub(crate) mod live;
+pub(crate) mod neighbours;
 pub(crate) mod rate;
 pub(crate) mod repositories;
 pub(crate) mod sleepers;

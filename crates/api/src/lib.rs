@@ -42,6 +42,6 @@ pub use default_model::DefaultModel;
 pub use origin::{Origin, OriginError, Origins};
 pub use settings::{ApiSettings, ModelList};
 pub use site::{PublicUrl, PublicUrlError, Site};
-pub use spools::{DiskRoom, SpoolSettings};
+pub use spools::{DiskRoom, LEAST_SPOOL_BYTES, SpoolSettings};
 pub use state::{ApiParts, ApiState};
 pub use table::{openapi, policies, recent_routes, route_table, router, stock_openapi};

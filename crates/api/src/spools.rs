@@ -59,6 +59,8 @@ impl SpoolSettings {
 
 /// Room is taken in steps of so many bytes.
 const STEP: u64 = 1024 * 1024;
+/// The least that [`SpoolSettings::most_bytes`] may be: less has no room for an upload of each of two organisations.
+pub const LEAST_SPOOL_BYTES: u64 = 4 * STEP;
 
 /// The room that the spools of a gateway have.
 pub(crate) struct Spools {

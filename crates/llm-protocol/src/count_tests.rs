@@ -113,3 +113,18 @@ fn no_count_of_any_protocol_is_believed_beyond_what_can_be() {
         }
     }
 }
+
+// The public reports litellm#39618 and DevoxxGenieIDEAPlugin#1156: counts that are no object failed a complete answer.
+#[test]
+fn counts_that_are_no_object_fail_no_answer() {
+    for protocol in Protocol::ALL {
+        let places = answer(*protocol).1.iter().filter_map(|place| place.rsplit_once('/'));
+        for (place, _) in places {
+            for odd in ["null", "\"n/a\"", "\"\"", "true", "5", "-1.5", "[1,2]", "[{}]", "{}"] {
+                let usage = counted(*protocol, &usage_with(place, odd)).unwrap_or_default();
+                let sum = usage.input_tokens + usage.output_tokens;
+                assert_eq!(sum, 0, "{protocol:?} {place} {odd}: {usage:?}");
+            }
+        }
+    }
+}

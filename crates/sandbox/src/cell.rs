@@ -344,18 +344,20 @@ impl CellSandbox {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let mut tries = 2;
-        let (slot, git) = loop {
+        let (slot, git_use) = loop {
             tries -= 1;
             let slot = self.slot(command);
             let cell = slot.get_or_try_init(|| self.make(command)).await;
             let cell = cell.inspect_err(|_| self.forget(command, &slot))?;
-            let Some(front) = cell.repositories.begin(workspace(command), command).await? else {
-                self.forget(command, &slot);
-                if tries > 0 {
-                    continue;
+            let git_use = match cell.repositories.begin(workspace(command), command).await? {
+                Ok(git_use) => git_use,
+                Err(why) => {
+                    self.forget(command, &slot);
+                    if tries > 0 {
+                        continue;
+                    }
+                    return Err(SandboxError::NotStarted(format!("{why}; try again")));
                 }
-                let why = "the repositories in it keep being changed; try again";
-                return Err(SandboxError::NotStarted(why.to_owned()));
             };
             let shown = cell.outputs.show(&command.outputs).await;
             shown.map_err(|error| {
@@ -364,7 +366,7 @@ impl CellSandbox {
                 ))
             })?;
             match wire::send(&cell.socket, &request, &[write.as_fd(), theirs.as_fd()]) {
-                Ok(()) => break (slot, front),
+                Ok(()) => break (slot, git_use),
                 Err(error) if error.kind() == ErrorKind::BrokenPipe && tries > 0 => {
                     self.forget(command, &slot);
                 }
@@ -376,7 +378,7 @@ impl CellSandbox {
         };
         Ok(Started {
             slot,
-            git,
+            git: git_use,
             control: UnixStream::from_std(ours)?,
             output: pipe::Receiver::from_owned_fd(output)?,
         })

@@ -174,6 +174,13 @@ pub enum Limit {
         /// Bytes that commands are to leave.
         reserve: u64,
     },
+    /// The disk has room for so few files that commands of this workspace remove files only.
+    RemovesFilesOnly {
+        /// Files for which there is room.
+        free: u64,
+        /// Files for which commands are to leave room.
+        reserve: u64,
+    },
     /// A file has grown to these bytes, the most that one may have.
     File(u64),
     /// The same, when that was all that commands might take of the disk.
@@ -247,6 +254,11 @@ impl fmt::Display for Limit {
                  files, and write none",
                 Bytes(free),
                 Bytes(reserve)
+            ),
+            Self::RemovesFilesOnly { free, reserve } => write!(
+                f,
+                "disk full: it has room for {free} more files, and commands leave room for {reserve}; until then commands \
+                 here can read and delete files, and write none"
             ),
             Self::File(bytes) => {
                 write!(f, "a file reached {}, the most that one may have", Bytes(bytes))

@@ -76,6 +76,7 @@ fn numbers(limit: Limit) -> (&'static str, u64, u64) {
         Limit::Workspace { holds, limit } => ("workspace", holds, limit),
         Limit::WorkspaceFiles { holds, limit } => ("workspace-files", holds, limit),
         Limit::RemovesOnly { free, reserve } => ("removes-only", free, reserve),
+        Limit::RemovesFilesOnly { free, reserve } => ("removes-files-only", free, reserve),
         Limit::File(bytes) => ("file", bytes, 0),
         Limit::FileOfDisk(bytes) => ("file-of-disk", bytes, 0),
         Limit::FileOfWorkspace(bytes) => ("file-of-workspace", bytes, 0),
@@ -92,6 +93,7 @@ fn limit(name: &str, first: u64, second: u64) -> Option<Limit> {
         "workspace" => Limit::Workspace { holds: first, limit: second },
         "workspace-files" => Limit::WorkspaceFiles { holds: first, limit: second },
         "removes-only" => Limit::RemovesOnly { free: first, reserve: second },
+        "removes-files-only" => Limit::RemovesFilesOnly { free: first, reserve: second },
         "file" => Limit::File(first),
         "file-of-disk" => Limit::FileOfDisk(first),
         "file-of-workspace" => Limit::FileOfWorkspace(first),
@@ -124,6 +126,7 @@ mod tests {
             Report::Met(Limit::FileOfWorkspace(13)),
             Report::Met(Limit::WorkspaceFiles { holds: 8, limit: 9 }),
             Report::Met(Limit::RemovesOnly { free: 10, reserve: 11 }),
+            Report::Met(Limit::RemovesFilesOnly { free: 14, reserve: 15 }),
         ]);
         for report in reports {
             assert_eq!(Report::parse(&report.to_line()), Some(report));

@@ -67,7 +67,7 @@ impl Room {
     }
 
     /// The least that a command leaves that began when there was `self`.
-    fn least(self) -> u64 {
+    pub(crate) fn least(self) -> u64 {
         if self.free >= self.reserve {
             return self.reserve;
         }
@@ -143,7 +143,11 @@ impl Disk {
 
     /// The limit that a command has met which may remove files only, and was refused something.
     pub(crate) fn removes_only(&self) -> Limit {
-        Limit::RemovesOnly { free: self.bytes.free, reserve: self.bytes.reserve }
+        let (bytes, files) = (self.bytes, self.files);
+        if bytes.free >= bytes.reserve && files.free < files.reserve {
+            return Limit::RemovesFilesOnly { free: files.free, reserve: files.reserve };
+        }
+        Limit::RemovesOnly { free: bytes.free, reserve: bytes.reserve }
     }
 
     /// The reason why no command may begin, if there is one: for sandboxes that hold back no writes.
@@ -240,6 +244,15 @@ mod tests {
         assert_eq!(pause(0), 50);
         assert_eq!(pause((1 << 30) + 160), 500);
         assert_eq!(pause(1 << 40), 2_000);
+    }
+
+    #[test]
+    fn what_is_low_is_what_commands_are_told() {
+        let files = Room { total: 100, free: 1, reserve: 10 };
+        let low = Disk { files, ..disk(500, 0) };
+        assert_eq!(low.removes_only(), Limit::RemovesFilesOnly { free: 1, reserve: 10 });
+        let low = Disk { files, ..disk(9, 0) };
+        assert_eq!(low.removes_only(), Limit::RemovesOnly { free: 9, reserve: 160 });
     }
 
     #[test]

@@ -26,6 +26,7 @@ fn git(place: &Path, words: &[&str]) -> String {
         .current_dir(place)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_EDITOR", "true")
         .output()
         .expect("git runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -86,6 +87,7 @@ impl Checkout {
                     &["add", "."],
                     &["commit", "--allow-empty", "-m", "x"],
                     &["branch", "later"],
+                    &["rebase", "--continue"],
                     &["gc", "--quiet"],
                 ] {
                     git(&place, words);
@@ -103,7 +105,13 @@ const WHO: &str = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_N
 /// Attacks on the person's next git, by name. Finding security-3 H4: the first four got through in tiers A and B, all in C.
 ///
 /// Second look, 1: those that close a folder got through in tiers B and C; 2: those of an index got through in A and B.
-const ATTACKS: [(&str, &str); 29] = [
+const ATTACKS: [(&str, &str); 30] = [
+    (
+        "rebase",
+        "mkdir -p sub && cd sub && git init -q . && git config user.email a@b && git config user.name a && \
+         for i in 1 2 3; do git commit -q --allow-empty -m $i; done && \
+         GIT_SEQUENCE_EDITOR='printf \"break\\nexec touch LAIR/open/x\\n\" >' git rebase -q -i HEAD~2",
+    ),
     (
         "commondir",
         "mkdir -p .cd/refs .cd/objects; cp .git/HEAD .cd/; cp -r .git/objects .git/refs .cd/; \

@@ -42,6 +42,11 @@ impl Http {
         Ok(Self { sender, host: host.to_owned(), key, _connection: task })
     }
 
+    /// Shows this key from the next request on.
+    pub(crate) fn show_key(&mut self, key: &str) {
+        self.key = Some(format!("Bearer {key}"));
+    }
+
     /// Sends a request and reads the whole answer.
     pub(crate) async fn call(
         &mut self,

@@ -22,7 +22,7 @@ const CROWD: &str = "say 2 words";
 /// The other organisation's prompt.
 const OTHER: &str = "say 3 words";
 /// The other organisation and its key.
-const ORG: &str = "00000000-0000-0000-0000-0000000000b0";
+pub(super) const ORG: &str = "00000000-0000-0000-0000-0000000000b0";
 const ORG_KEY: &str = "load-tests-other-key-0123456789";
 /// The number of the crowd's prompts that must be left after the last sample, as proof that it competed with a crowd.
 const LEFT: i64 = 50;
@@ -87,7 +87,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
 }
 
 /// Creates a second organisation with its own key and directory.
-async fn second_organisation(up: &Up) -> anyhow::Result<Target> {
+pub(super) async fn second_organisation(up: &Up) -> anyhow::Result<Target> {
     let organisation =
         format!("INSERT INTO organisation (org_id, name, created_ms) VALUES ('{ORG}', 'other', 0)");
     let key = format!(

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use axum::http::{HeaderMap, HeaderName, header::FORWARDED};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 /// The most addresses of a header that are looked at.
 const MAX_HOPS: usize = 32;
@@ -61,8 +61,16 @@ impl FromStr for ProxyNetwork {
 
     fn from_str(text: &str) -> Result<Self, ProxyNetworkError> {
         let address = text.parse::<IpAddr>().map(|ip| IpNet::from(ip.to_canonical()));
-        let network = address.or_else(|_| text.parse::<IpNet>());
-        network.map(Self).map_err(|_| ProxyNetworkError(text.to_owned()))
+        let network = address.or_else(|_| text.parse::<IpNet>()).ok();
+        network
+            .and_then(|network| {
+                // Addresses of clients are compared as IPv4 where they are that in disguise.
+                let IpAddr::V4(ip) = network.addr().to_canonical() else { return Some(network) };
+                let prefix = network.prefix_len().checked_sub(network.max_prefix_len() - 32)?;
+                Some(IpNet::from(Ipv4Net::new(ip, prefix).ok()?))
+            })
+            .map(Self)
+            .ok_or_else(|| ProxyNetworkError(text.to_owned()))
     }
 }
 
@@ -209,7 +217,9 @@ mod tests {
         for text in ["10.0.0.1", "10.0.0.0/8", "::1", "2001:db8::/32"] {
             assert!(text.parse::<ProxyNetwork>().is_ok(), "{text}");
         }
-        for text in ["", "proxy", "10.0.0.0/33", "10.0.0.1:80", "*"] {
+        let disguised: ProxyNetwork = "::ffff:10.0.0.0/104".parse().unwrap();
+        assert_eq!(disguised, "10.0.0.0/8".parse().unwrap());
+        for text in ["", "proxy", "::ffff:10.0.0.0/90", "10.0.0.0/33", "10.0.0.1:80", "*"] {
             assert!(text.parse::<ProxyNetwork>().is_err(), "{text}");
         }
         assert_eq!("X-Forwarded-For".parse(), Ok(ProxyHeader::XForwardedFor));

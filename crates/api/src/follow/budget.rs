@@ -81,12 +81,18 @@ impl QueueBudget {
 
     /// Returns the fullest queue of `org`, or of the organisation with the most bytes.
     fn fullest(&self, org: Option<OrgId>) -> Option<Arc<dyn Queued>> {
-        let registry = self.lock();
-        let org = match org {
-            Some(org) => registry.orgs.get(&org)?,
-            None => registry.orgs.values().max_by_key(|org| org.bytes.load(Ordering::Relaxed))?,
+        // A queue whose other owners are gone ends with this list, and its account then takes the lock.
+        let queues: Vec<_> = {
+            let registry = self.lock();
+            let org = match org {
+                Some(org) => registry.orgs.get(&org)?,
+                None => {
+                    registry.orgs.values().max_by_key(|org| org.bytes.load(Ordering::Relaxed))?
+                }
+            };
+            org.queues.values().filter_map(Weak::upgrade).collect()
         };
-        let queues = org.queues.values().filter_map(Weak::upgrade);
+        let queues = queues.into_iter();
         queues.filter(|queue| queue.waiting() > 0).max_by_key(|queue| queue.waiting())
     }
 

@@ -113,13 +113,17 @@ impl Hub {
     /// the database came back without its newest events.
     pub(crate) async fn end_longer(&self, session: &SessionRef) {
         let key = (session.org, session.session.clone());
-        let heads = self.store.heads(std::slice::from_ref(&key)).await.unwrap_or_default();
+        let heads = self.store.heads(std::slice::from_ref(&key)).await;
         let Some(entry) = self.lock().remove(&key) else { return };
-        let now = heads.first().map(|head| head.incarnation);
-        if now.is_some() && entry.followed.incarnation() == now {
-            entry.followed.went_back();
-        } else {
+        // Without an answer of the database nobody knows that the session is gone: its readers look again.
+        let is_gone = heads.is_ok_and(|heads| {
+            let now = heads.first().map(|head| head.incarnation);
+            now.is_none() || entry.followed.incarnation() != now
+        });
+        if is_gone {
             entry.followed.end();
+        } else {
+            entry.followed.went_back();
         }
         entry.stop.cancel();
     }

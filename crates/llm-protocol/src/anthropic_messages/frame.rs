@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::{FinishReason, Usage};
-use crate::json::Count;
+use crate::json::{Count, read_counts};
 use crate::text::Text;
 
 /// One frame of any type, with the fields of all types.
@@ -23,6 +23,7 @@ pub(super) struct Frame<'a> {
     pub(super) content_block: Option<Block<'a>>,
     #[serde(borrow)]
     pub(super) delta: Option<Delta<'a>>,
+    #[serde(deserialize_with = "read_counts")]
     pub(super) usage: Option<WireUsage>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
@@ -31,6 +32,7 @@ pub(super) struct Frame<'a> {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct MessageStart {
+    #[serde(deserialize_with = "read_counts")]
     pub(super) usage: Option<WireUsage>,
 }
 

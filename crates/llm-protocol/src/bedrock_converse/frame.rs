@@ -8,7 +8,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::event::{FinishReason, Usage};
-use crate::json::Count;
+use crate::json::{Count, read_counts};
 use crate::text::Text;
 
 pub(super) enum Frame<'a> {
@@ -157,8 +157,10 @@ pub(super) struct MessageStop<'a> {
     pub(super) stop_reason: Option<Text<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default)]
 pub(super) struct Metadata {
+    #[serde(deserialize_with = "read_counts")]
     pub(super) usage: Option<WireUsage>,
 }
 

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::{FinishReason, Usage};
-use crate::json::Count;
+use crate::json::{Count, read_counts};
 use crate::text::Text;
 
 #[derive(Deserialize, Default)]
@@ -17,6 +17,7 @@ pub(super) struct Frame<'a> {
     pub(super) candidates: Option<Vec<Candidate<'a>>>,
     #[serde(borrow)]
     pub(super) prompt_feedback: Option<PromptFeedback<'a>>,
+    #[serde(deserialize_with = "read_counts")]
     pub(super) usage_metadata: Option<WireUsage>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,

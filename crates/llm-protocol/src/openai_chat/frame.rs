@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::event::{FinishReason, Usage};
-use crate::json::Count;
+use crate::json::{Count, inclusive_input, read_counts};
 use crate::text::Text;
 
 #[derive(Deserialize, Default)]
@@ -18,6 +18,7 @@ pub(super) struct Frame<'a> {
     #[serde(borrow)]
     pub(super) object: Option<Text<'a>>,
     pub(super) choices: Option<Vec<Choice>>,
+    #[serde(deserialize_with = "read_counts")]
     pub(super) usage: Option<WireUsage>,
     pub(super) error: Option<Value>,
 }
@@ -188,7 +189,9 @@ pub(super) struct WireUsage {
     prompt_tokens: Count,
     completion_tokens: Count,
     total_tokens: Count,
+    #[serde(deserialize_with = "read_counts")]
     prompt_tokens_details: Option<PromptDetails>,
+    #[serde(deserialize_with = "read_counts")]
     completion_tokens_details: Option<CompletionDetails>,
     /// Together's field for it.
     cached_tokens: Count,
@@ -214,16 +217,17 @@ impl WireUsage {
     pub(super) fn into_usage(self) -> Usage {
         let prompt = self.prompt_tokens_details.unwrap_or_default();
         let completion = self.completion_tokens_details.unwrap_or_default();
-        let input = self.prompt_tokens.0.unwrap_or(0);
+        let cached = prompt.cached_tokens.0;
+        let cached = cached.or(self.prompt_cache_hit_tokens.0).or(self.cached_tokens.0);
+        let cached = cached.unwrap_or(0);
+        let input = inclusive_input(self.prompt_tokens.0.unwrap_or(0), cached);
         let reasoning = completion.reasoning_tokens.0.unwrap_or(0);
         let output = self.completion_tokens.0.unwrap_or(0);
         let output = inclusive_output(input, output, reasoning, self.total_tokens.0);
-        let cached = prompt.cached_tokens.0;
-        let cached = cached.or(self.prompt_cache_hit_tokens.0).or(self.cached_tokens.0);
         Usage {
             input_tokens: input,
             output_tokens: output,
-            cache_read_tokens: cached.unwrap_or(0),
+            cache_read_tokens: cached,
             cache_write_tokens: prompt.cache_write_tokens.0.unwrap_or(0),
             reasoning_tokens: reasoning,
             total_tokens: self.total_tokens.0.unwrap_or_else(|| input.saturating_add(output)),
@@ -279,5 +283,10 @@ mod tests {
         assert_eq!(beside, expected);
         let bare = usage(r#"{"prompt_tokens":3,"completion_tokens":2,"cached_tokens":1}"#);
         assert_eq!((bare.total_tokens, bare.cache_read_tokens), (5, 1));
+        // The public report langfuse#10592: what was read from the cache is beside the prompt.
+        let beside = usage(
+            r#"{"prompt_tokens":86,"completion_tokens":10,"prompt_tokens_details":{"cached_tokens":17817}}"#,
+        );
+        assert_eq!((beside.input_tokens, beside.total_tokens), (17_903, 17_913));
     }
 }

@@ -8,7 +8,7 @@ use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::event::Usage;
-use crate::json::Count;
+use crate::json::{Count, inclusive_input, read_counts};
 use crate::text::Text;
 
 /// One frame of any type, with the fields of all types.
@@ -93,6 +93,7 @@ fn is_json_but_no_object(data: &str) -> bool {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Response<'a> {
+    #[serde(deserialize_with = "read_counts")]
     pub(super) usage: Option<WireUsage>,
     pub(super) incomplete_details: Option<Incomplete>,
     #[serde(borrow)]
@@ -112,8 +113,10 @@ pub(super) struct Incomplete {
 #[serde(default)]
 pub(super) struct WireUsage {
     input_tokens: Count,
+    #[serde(deserialize_with = "read_counts")]
     input_tokens_details: Option<InputDetails>,
     output_tokens: Count,
+    #[serde(deserialize_with = "read_counts")]
     output_tokens_details: Option<OutputDetails>,
     total_tokens: Count,
 }
@@ -132,14 +135,13 @@ struct OutputDetails {
 
 impl WireUsage {
     pub(super) fn into_usage(self) -> Usage {
-        let (input, output) = (self.input_tokens.0.unwrap_or(0), self.output_tokens.0.unwrap_or(0));
+        let cached = self.input_tokens_details.and_then(|of| of.cached_tokens.0).unwrap_or(0);
+        let input = inclusive_input(self.input_tokens.0.unwrap_or(0), cached);
+        let output = self.output_tokens.0.unwrap_or(0);
         Usage {
             input_tokens: input,
             output_tokens: output,
-            cache_read_tokens: self
-                .input_tokens_details
-                .and_then(|of| of.cached_tokens.0)
-                .unwrap_or(0),
+            cache_read_tokens: cached,
             cache_write_tokens: 0,
             reasoning_tokens: self
                 .output_tokens_details

@@ -315,16 +315,16 @@ impl GitFront {
         let most = if matches!(name, "index" | "packed-refs") { LARGEST } else { LARGEST_OTHER };
         if size > most {
             let (size, most) = (Bytes(size), Bytes(most));
-            return Err(Unput::Refused(format!("it has {size}, and {most} is the most")));
+            return Err(Unput::Refused(format!("it is {size}; at most {most} is copied")));
         }
         let disk = self.disk.disk(Path::new(&format!("/proc/self/fd/{}", to.as_raw_fd())));
         // A file system without an end says 0.
         match disk.filter(|disk| disk.bytes.total > 0 && size > disk.left()) {
             Some(disk) => Err(Unput::Refused(format!(
-                "it has {}, and only {} of its disk are free, of which {} stay free; delete what is not needed",
+                "it is {}; {} of its disk are free, and commands leave {}; delete what is not needed",
                 Bytes(size),
                 Bytes(disk.bytes.free),
-                Bytes(disk.bytes.reserve)
+                Bytes(disk.bytes.least())
             ))),
             None => Ok(()),
         }

@@ -19,7 +19,33 @@ use crate::folders::{TO_CHANGE, TO_READ};
 /// The most entries of a repository in which links are looked for, and the most levels of its folders.
 const ENTRIES: usize = 100_000;
 const DEPTH: usize = 128;
-/// The largest configuration that is read, in bytes.
+/// The steps of a rebase that run no program of the list's own, by their long and short names (git-rebase(1)).
+const HARMLESS_STEPS: [&str; 23] = [
+    "pick",
+    "p",
+    "reword",
+    "r",
+    "edit",
+    "e",
+    "squash",
+    "s",
+    "fixup",
+    "f",
+    "drop",
+    "d",
+    "break",
+    "b",
+    "label",
+    "l",
+    "reset",
+    "t",
+    "merge",
+    "m",
+    "update-ref",
+    "u",
+    "noop",
+];
+/// The largest configuration, or list of a rebase, that is read, in bytes.
 const CONFIG: u64 = 64 * 1024;
 /// The ending of the name of a repository that git shall not find any more.
 const ASIDE: &str = ".untrusted";
@@ -62,6 +88,7 @@ impl Repository {
             && has_harmless_config(&folder)
             && !has_links(&folder)
             && has_harmless_index(&folder)
+            && has_harmless_rebase(&folder)
     }
 
     /// Gives it another name, so that git outside does not find it.
@@ -131,15 +158,20 @@ fn open_file(folder: &OwnedFd, name: &str) -> Result<File, Errno> {
     Ok(File::from(fd))
 }
 
-fn has_harmless_config(folder: &OwnedFd) -> bool {
-    let file = match open_file(folder, "config") {
-        Err(Errno::NOENT) => return true,
-        Err(_) => return false,
-        Ok(file) => file,
-    };
+/// Reads a file of at most [`CONFIG`] bytes of text.
+fn read_small_file(folder: &OwnedFd, name: &str) -> Result<String, Errno> {
+    let file = open_file(folder, name)?;
     let mut text = String::new();
-    let is_small = file.metadata().is_ok_and(|it| it.len() <= CONFIG);
-    is_small && file.take(CONFIG).read_to_string(&mut text).is_ok() && config::is_harmless(&text)
+    let size = file.take(CONFIG + 1).read_to_string(&mut text).map_err(|_| Errno::INVAL)?;
+    if size as u64 > CONFIG { Err(Errno::FBIG) } else { Ok(text) }
+}
+
+fn has_harmless_config(folder: &OwnedFd) -> bool {
+    match read_small_file(folder, "config") {
+        Err(Errno::NOENT) => true,
+        Err(_) => false,
+        Ok(text) => config::is_harmless(&text),
+    }
 }
 
 fn has_harmless_index(folder: &OwnedFd) -> bool {
@@ -147,6 +179,23 @@ fn has_harmless_index(folder: &OwnedFd) -> bool {
         Err(Errno::NOENT) => true,
         Err(_) => false,
         Ok(file) => index::has_plain_names(&file),
+    }
+}
+
+/// Returns whether a rebase that somebody continues would run nothing: its list has no `exec`.
+fn has_harmless_rebase(folder: &OwnedFd) -> bool {
+    let rebase = match open_folder(folder.as_fd(), Path::new("rebase-merge"), TO_READ) {
+        Err(Errno::NOENT) => return true,
+        Err(_) => return false,
+        Ok(rebase) => rebase,
+    };
+    match read_small_file(&rebase, "git-rebase-todo") {
+        Err(Errno::NOENT) => true,
+        Err(_) => false,
+        Ok(list) => list.lines().all(|line| {
+            let word = line.split_whitespace().next().unwrap_or("#");
+            word.starts_with('#') || HARMLESS_STEPS.contains(&word)
+        }),
     }
 }
 

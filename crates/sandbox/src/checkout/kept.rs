@@ -21,26 +21,27 @@ pub(crate) struct KeptRepositories {
 }
 
 impl KeptRepositories {
-    /// Makes the `.git` like the person's own, for a command. `None` if the command would see in this cell what it should not.
+    /// Makes the `.git` like the person's own, for a command. The inner error says why this cell is not for the command: it
+    /// would see what it should not, or its view cannot be made.
     pub(crate) async fn begin(
         &self,
         workspace: &Path,
         command: &Command,
-    ) -> Result<Option<GitUse>, SandboxError> {
+    ) -> Result<Result<GitUse, String>, SandboxError> {
         if command.read_only.is_empty() {
-            return Ok(Some(GitUse::default()));
+            return Ok(Ok(GitUse::default()));
         }
         let (kept, path, paths) =
             (self.clone(), workspace.to_path_buf(), command.read_only.clone());
         blocking(move || {
-            let now = open_workspace(&path).ok()?;
+            let now = open_workspace(&path).map_err(|error| error.to_string())?;
             let are_covered = identities(&now, &paths).iter().all(|it| kept.known.contains(it));
             if !are_covered {
-                return None;
+                return Err("the repositories in it keep being changed".to_owned());
             }
-            let Some(front) = kept.front else { return Some(GitUse::default()) };
-            let notes = front.begin().ok()?;
-            Some(GitUse { front: Some(front), notes })
+            let Some(front) = kept.front else { return Ok(GitUse::default()) };
+            let notes = front.begin().map_err(|error| format!("its view of .git: {error}"))?;
+            Ok(GitUse { front: Some(front), notes })
         })
         .await
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use api::{DiskRoom, SpoolSettings};
+use api::{DiskRoom, LEAST_SPOOL_BYTES, SpoolSettings};
 use clap::Args;
 use sandbox::{Bytes, DiskLimits, Room};
 
@@ -94,6 +94,10 @@ impl UploadArgs {
     /// # Errors
     /// When that fails.
     pub(crate) fn spools(self, data: &Path, room: DiskRoom) -> Result<SpoolSettings, ServeError> {
+        if self.upload_spool.0 < LEAST_SPOOL_BYTES {
+            let message = "--upload-spool is too small for any upload; give 4MiB at least";
+            return Err(ServeError::Usage(message.to_owned()));
+        }
         let folder = data.join("uploads");
         let settings = SpoolSettings { folder, most_bytes: self.upload_spool.0, room };
         settings.empty_folder().map_err(|error| {

@@ -15,13 +15,20 @@ const OF_THE_SERVICE: [&str; 2] = [".config/opencode-cloud", ".local/share/openc
 pub struct HiddenArgs {
     /// More paths that sessions do not see when they work in a directory that contains them, comma-separated. The service's own
     /// folders and the credentials in homes (such as ~/.ssh, ~/.aws and the profiles of browsers) are hidden in any case
-    #[arg(long, value_name = "PATH,…", value_delimiter = ',', env = "OPENCODE_CLOUD_HIDE")]
+    #[arg(
+        long,
+        value_name = "PATH,…",
+        value_delimiter = ',',
+        value_parser = parse_absolute_path,
+        env = "OPENCODE_CLOUD_HIDE"
+    )]
     pub hide: Vec<PathBuf>,
     /// Credentials in homes that sessions may see all the same, such as /home/me/.aws, comma-separated
     #[arg(
         long,
         value_name = "PATH,…",
         value_delimiter = ',',
+        value_parser = parse_absolute_path,
         env = "OPENCODE_CLOUD_SHOW_CREDENTIALS"
     )]
     pub show_credentials: Vec<PathBuf>,
@@ -42,6 +49,12 @@ impl HiddenArgs {
         let all = own.into_iter().chain(config).chain(of_homes).chain(credentials);
         HiddenPaths::new(all.chain(self.hide.iter().cloned()))
     }
+}
+
+/// Takes an absolute path only: where a relative one leads depends on where the service was started.
+fn parse_absolute_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err("write an absolute path".to_owned()) }
 }
 
 /// Returns the homes of people: those of an `/etc/passwd` (`name:password:uid:gid:comment:home:shell`), and the user's own.
@@ -65,6 +78,14 @@ mod tests {
                       nobody:x:65534:65534::/:/bin/false\ntorn\n";
         let found = homes(passwd, Some("/srv/me".into()));
         assert_eq!(found, ["/home/me", "/root", "/srv/me"].map(PathBuf::from).into());
+    }
+
+    #[test]
+    fn a_relative_path_is_refused_rather_than_left_out() {
+        for path in ["./private", "private", "", "~/private"] {
+            assert!(parse_absolute_path(path).is_err(), "{path}");
+        }
+        assert_eq!(parse_absolute_path("/private"), Ok("/private".into()));
     }
 
     #[test]

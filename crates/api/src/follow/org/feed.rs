@@ -199,9 +199,10 @@ impl Feed {
         if let Some(followed) = self.followed.get_mut(&session) {
             followed.end = followed.end.max(last);
         }
-        let is_known = self.told.known(&session).is_some_and(|known| {
-            known.seq >= last && known.incarnation.0.max(incarnation.0) == known.incarnation.0
-        });
+        let is_known = self
+            .told
+            .known(&session)
+            .is_some_and(|known| known.seq >= last && known.incarnation.0 >= incarnation.0);
         if !is_known && last > Seq(0) {
             self.follow(SessionRef { org: self.org, location, session }, first).await;
         }
@@ -234,7 +235,6 @@ impl Feed {
     async fn tell_deleted(&mut self, session: &SessionId, incarnation: SessionIncarnation) {
         let is_gone = |known: SessionIncarnation| known.0 <= incarnation.0;
         let now = self.feeds.clock.now_ms();
-        self.waiting.remove(session);
         if self.followed.get(session).is_some_and(|followed| !is_gone(followed.incarnation)) {
             return;
         }

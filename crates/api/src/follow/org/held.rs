@@ -132,10 +132,11 @@ impl HeldPrompts {
         }
         let mut bytes = 0;
         let fits = |prompt: &&&HeldPrompt| {
-            bytes += prompt.bytes;
-            bytes <= MAX_REPLAYED_BYTES
+            let fits = bytes + prompt.bytes <= MAX_REPLAYED_BYTES;
+            bytes += if fits { prompt.bytes } else { 0 };
+            fits
         };
-        let prompts = replayed.values().take_while(fits);
+        let prompts = replayed.values().filter(fits);
         let replayed = prompts.flat_map(|prompt| prompt.frames.iter().cloned()).collect();
         (replayed, frames.subscribe())
     }
