@@ -47,7 +47,9 @@ pub(crate) enum ApiError {
     #[error("{0}")]
     Conflict(String),
     /// The session has work, and the request needs it to be idle.
-    #[error("the session is busy: interrupt it, or wait until it is idle")]
+    #[error(
+        "the session has work: interrupt it, or wait until it is idle; prompts that wait in its inbox are work too, so resume it or cancel them"
+    )]
     Busy(SessionId),
     /// The session's state does not allow it. The code has a page in `docs/errors/`.
     #[error("{}", .0.message)]
@@ -128,7 +130,7 @@ impl ApiError {
         Self::Full(SessionError {
             code: ErrorCode::SessionInboxFull.into(),
             message: format!(
-                "the session's inbox is full: at most {MAX_INBOX_INPUTS} inputs of {} MiB wait for it; resume the \
+                "the session's inbox is full: at most {MAX_INBOX_INPUTS} inputs, of {} MiB together, wait for it; resume the \
                  session, or cancel inputs that wait, and send it again",
                 MAX_INBOX_BYTES >> 20
             ),

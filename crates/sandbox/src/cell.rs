@@ -385,11 +385,12 @@ impl CellSandbox {
     }
 }
 
-/// Returns the hidden paths below a workspace, as seen from it.
+/// Returns the hidden paths below a workspace and the sockets that are there, as seen from it.
 async fn hidden(command: &Command, workspace: &Path) -> Result<Vec<PathBuf>, SandboxError> {
     let (hidden, workspace) = (command.cell.hidden.clone(), workspace.to_path_buf());
     blocking(move || {
         let below = hidden.below(&workspace).into_iter();
+        let below = below.chain(crate::hidden::HiddenPaths::sockets_below(&workspace));
         below.filter_map(|path| Some(path.strip_prefix(&workspace).ok()?.to_owned())).collect()
     })
     .await

@@ -102,6 +102,18 @@ impl HiddenPaths {
         below.into_iter().collect()
     }
 
+    /// Returns the real paths below `directory` at which programs of this machine listen: who connects to one acts as that
+    /// program, such as a container engine. Those that were bound by a relative name are not found. Blocking.
+    #[must_use]
+    pub fn sockets_below(directory: &Path) -> Vec<PathBuf> {
+        // Num RefCount Protocol Flags Type St Inode Path (proc_net(5)).
+        let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let named = table.lines().filter_map(|line| line.find(" /").map(|at| &line[at + 1..]));
+        let real = named.filter_map(|path| Path::new(path).canonicalize().ok());
+        let below: BTreeSet<_> = real.filter(|path| path.starts_with(directory)).collect();
+        below.into_iter().collect()
+    }
+
     /// Returns the hidden path that `path`, a real one, is or lies in, whether it is there or not. Blocking.
     #[must_use]
     pub fn around(&self, path: &Path) -> Option<&Path> {

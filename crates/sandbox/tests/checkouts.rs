@@ -3,6 +3,7 @@
 mod world;
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command as StdCommand;
 
@@ -421,6 +422,29 @@ async fn commands_see_nothing_in_place_of_what_is_hidden() {
         assert!(text.ends_with("looked\n") && !text.contains("s3cret"), "{text}");
         assert_eq!(fs::read_to_string(place.join(".netrc")).expect("a file"), "s3cret");
         assert!(place.join(".local/data/secrets.key").exists());
+    }
+}
+
+// In the second look, a command reached a program of the machine by its socket in the session's directory.
+#[tokio::test]
+async fn commands_reach_no_program_that_listens_in_their_directory() {
+    for found in tiers(&[Tier::A, Tier::B], Limits::of_this_machine()).await {
+        let (_folder, place) = world::folder();
+        fs::create_dir(place.join("run")).expect("a folder");
+        let sockets = ["engine.sock", "run/engine.sock"];
+        let bound = sockets.map(|name| UnixListener::bind(place.join(name)).expect("a socket"));
+        let connect = "import socket, sys\nfor name in sys.argv[1:]:\n try: socket.socket(socket.AF_UNIX).connect(name)\n \
+                       except OSError as error: print(error.strerror)";
+        let names = sockets.join(" ");
+        let line = format!(
+            "python3 -c '{connect}' {names}; mv run x 2>/dev/null; python3 -c '{connect}' x/engine.sock"
+        );
+        let mut command = script(&line, &place, "a");
+        command.cell = Cell { protect: true, workspace: Some(place.clone()), ..Cell::default() };
+        let outcome = run(&found.sandbox, command).await;
+        let expected = "Permission denied\nPermission denied\nNo such file or directory\n";
+        assert_eq!(outcome.output.head, expected, "{}", found.tier);
+        drop(bound);
     }
 }
 

@@ -279,7 +279,8 @@ impl Store {
             .await
     }
 
-    /// Gives a key a second secret. The ones before it work until `until_ms`. `seen` are the roles on which that was
+    /// Gives a key a second secret. The ones before it work until `until_ms`, and so do the logins and links that the key has
+    /// begun: whoever has an old secret has them too. `seen` are the roles on which that was
     /// allowed; `None` for a key of one's own.
     ///
     /// # Errors
@@ -335,6 +336,7 @@ impl Store {
                 )
                 .execute(&mut **tx)
                 .await?;
+                end_begun_by_key(tx, org, &id, until_ms, now).await?;
                 add_secret(tx, org, &id, &hash, now).await?;
                 find(tx, org, id.as_str()).await
             })
@@ -431,6 +433,36 @@ impl Store {
         })
         .await
     }
+}
+
+/// Ends the logins and links that a key has begun at `until_ms`: at once if that is now.
+async fn end_begun_by_key(
+    tx: &mut Tx,
+    org: OrgId,
+    key: &KeyId,
+    until_ms: TimestampMs,
+    now: TimestampMs,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "UPDATE login_link SET expires_ms = least(expires_ms, $3), until_ms = least(until_ms, $3)
+         WHERE org_id = $1 AND key_id = $2",
+        org.0,
+        key.as_str(),
+        until_ms,
+    )
+    .execute(&mut **tx)
+    .await?;
+    sqlx::query!(
+        "UPDATE login SET expires_ms = least(expires_ms, $3), ended_ms = CASE WHEN $3 <= $4::bigint THEN $4 END
+         WHERE org_id = $1 AND key_id = $2 AND ended_ms IS NULL",
+        org.0,
+        key.as_str(),
+        until_ms,
+        now,
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
 }
 
 async fn add_secret(

@@ -293,6 +293,17 @@ fn same_json(one: &str, other: &str) -> bool {
     one == other || read(one).is_some_and(|one| read(other) == Some(one))
 }
 
+/// What some programs write before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Parses JSON in which halves of surrogate pairs, as JavaScript writes them after a cut, become U+FFFD.
+fn parse_mended(text: &[u8]) -> Result<Whole, serde_json::Error> {
+    serde_json::from_slice(text).or_else(|error| {
+        let Ok(text) = str::from_utf8(text) else { return Err(error) };
+        llm_protocol::value_of(text).and_then(serde_json::from_value)
+    })
+}
+
 /// Reads an export of the released client.
 async fn of_released<S, E>(
     target: &Target<'_>,
@@ -302,14 +313,20 @@ async fn of_released<S, E>(
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {
-    if first.trim_ascii_start().first() != Some(&b'{') {
+    let start = first.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&first);
+    if [b"\xff\xfe", b"\xfe\xff"].iter().any(|mark| first.starts_with(*mark)) {
+        return Err(ApiError::invalid(
+            "this text is UTF-16, as PowerShell's `>` writes it: send UTF-8, such as from `opencode export > FILE` in cmd",
+        ));
+    }
+    if start.trim_ascii_start().first() != Some(&b'{') {
         return Err(ApiError::invalid(
             "this is no export: send what `opencode-cloud export` or `opencode export` wrote",
         ));
     }
-    let mut text = first.to_vec();
+    let mut text = start.to_vec();
     text.extend_from_slice(&lines.rest(MAX_RELEASED).await?);
-    let whole: Whole = serde_json::from_slice(&text).map_err(|error| {
+    let whole: Whole = parse_mended(&text).map_err(|error| {
         let why = brief(&error.to_string());
         ApiError::Invalid(format!(
             "this is neither an export of ours nor one of `opencode export`: {why}"
@@ -385,8 +402,8 @@ async fn commit(target: &Target<'_>, bundle: Bundle) -> Result<Imported, ApiErro
         Arrival::Arrived => {}
         Arrival::Exists => {
             return Err(ApiError::Conflict(format!(
-                "this organisation has session {id}, or a message of it, already, and an import keeps ids: delete that \
-                 session first, or import into another organisation"
+                "this organisation has session {id}, or a message of it, already, or the file has one message twice; an \
+                 import keeps ids: delete that session first, or import into another organisation"
             )));
         }
         Arrival::BeingRemoved => {

@@ -381,7 +381,7 @@ async fn an_import_has_only_facts_that_a_service_writes() -> Result<()> {
         let mut lines = lines.clone();
         let line = &mut lines[index(event)];
         let place = if field == "time" { line } else { &mut line["data"] };
-        place[field] = json!(value);
+        *place.pointer_mut(&format!("/{field}")).expect("a number to change") = json!(value);
         forged(&lines)
     };
     let now = domain::Clock::now_ms(&SystemClock::new());
@@ -404,6 +404,16 @@ async fn an_import_has_only_facts_that_a_service_writes() -> Result<()> {
     ] {
         for value in values {
             let words = format!("`{field}` is {value}");
+            refused(&there, &to, with(event, field, value), invalid, &words).await;
+        }
+    }
+    for (event, field) in [
+        ("turn.settled", "usage/input"),
+        ("turn.settled", "usage/output"),
+        ("attempt.ended", "usage/input"),
+    ] {
+        for value in [-1, 1 << 53, i64::MAX] {
+            let words = format!("`{}` is {value}", field.rsplit('/').next().unwrap_or_default());
             refused(&there, &to, with(event, field, value), invalid, &words).await;
         }
     }

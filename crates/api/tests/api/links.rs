@@ -8,7 +8,7 @@ use axum::Router;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::logins::{Browser, gateway_ahead, of_page, person};
+use crate::logins::{Browser, Person, gateway_ahead, of_page, person};
 use crate::world::{World, call, json as body_of, ok, send};
 
 const MINUTE: i64 = 60_000;
@@ -82,31 +82,46 @@ async fn an_old_login_gets_no_recent_one() -> Result<()> {
     Ok(())
 }
 
+/// Begins logins by a key's links, ends the key's secret, and proves that all it began has ended with it.
+async fn end_what_a_key_began(
+    (gateway, other): (&Router, &Router),
+    ada: &Person,
+    end: (&str, &str, Option<Value>),
+) -> Result<()> {
+    let body = json!({ "name": "short", "days": 1 });
+    let key = ok(gateway, "POST", "/platform/key", &ada.key, Some(body)).await;
+    let (text, id) = (key["key"].as_str().context("a key")?, key["id"].as_str().context("an id")?);
+    // By a link of the key, then by a link of that login: both end with the key, and not after it.
+    let (first, me) = Browser::begin(gateway, FOLLOW, link_by_key(gateway, text).await?).await?;
+    assert_eq!(me["login"]["expires_at"], key["expires_at"]);
+    let (second, me) =
+        Browser::begin(gateway, FOLLOW, link_by_login(gateway, &first).await?).await?;
+    assert_eq!(me["login"]["expires_at"], key["expires_at"]);
+    let (of_key, of_login) =
+        (link_by_key(gateway, text).await?, link_by_login(gateway, &second).await?);
+    let (method, path, body) = end;
+    ok(gateway, method, &format!("/platform/key/{id}{path}"), &ada.key, body).await;
+    for browser in [&first, &second] {
+        assert_eq!(browser.status(other, "GET", ME).await, 401);
+    }
+    for link in [of_key, of_login] {
+        let told = body_of(send(gateway, of_page("POST", FOLLOW, Some(&link))).await).await;
+        assert_eq!(told["error"]["code"], "LINK_EXPIRED", "{told}");
+    }
+    Ok(())
+}
+
 // Finding security-3 H1: the confined key was revoked, and the login that its link had begun lived on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_login_of_a_link_ends_with_its_maker() -> Result<()> {
     let world = World::new().await?;
     let (gateway, other) = (world.gateway(), world.gateway());
     let ada = person(&world, "ada", OrgRole::Owner).await?;
-    let body = json!({ "name": "short", "days": 1 });
-    let key = ok(&gateway, "POST", "/platform/key", &ada.key, Some(body)).await;
-    let (text, id) = (key["key"].as_str().context("a key")?, key["id"].as_str().context("an id")?);
-    // By a link of the key, then by a link of that login: both end with the key, and not after it.
-    let (first, me) = Browser::begin(&gateway, FOLLOW, link_by_key(&gateway, text).await?).await?;
-    assert_eq!(me["login"]["expires_at"], key["expires_at"]);
-    let (second, me) =
-        Browser::begin(&gateway, FOLLOW, link_by_login(&gateway, &first).await?).await?;
-    assert_eq!(me["login"]["expires_at"], key["expires_at"]);
-    let (of_key, of_login) =
-        (link_by_key(&gateway, text).await?, link_by_login(&gateway, &second).await?);
-    ok(&gateway, "DELETE", &format!("/platform/key/{id}"), &ada.key, None).await;
-    for browser in [&first, &second] {
-        assert_eq!(browser.status(&other, "GET", ME).await, 401);
-    }
-    for link in [of_key, of_login] {
-        let told = body_of(send(&gateway, of_page("POST", FOLLOW, Some(&link))).await).await;
-        assert_eq!(told["error"]["code"], "LINK_EXPIRED", "{told}");
-    }
+    let gateways = (&gateway, &other);
+    end_what_a_key_began(gateways, &ada, ("DELETE", "", None)).await?;
+    // In the second look, the owner rotated a key that may have been seen, and the thief's logins lived on.
+    let at_once = Some(json!({ "hours": 0 }));
+    end_what_a_key_began(gateways, &ada, ("POST", "/rotate", at_once)).await?;
 
     // The end of a login ends what its links began, and theirs.
     let root = Browser::by_key(&gateway, &ada.key).await?;

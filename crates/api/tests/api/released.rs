@@ -156,6 +156,21 @@ async fn a_released_session_goes_on_here() -> Result<()> {
     Ok(())
 }
 
+// The public reports OpenMAIC#1493 and opencode#33520: half of a surrogate pair, and a mark of the byte order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_released_export_may_have_half_a_character_and_a_mark() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let mut export = export();
+    export["info"]["title"] = json!("TITLE");
+    let text = export.to_string().replace("TITLE", "\\ud83d half");
+    let (status, answer) = imports(&gateway, &world.key, "", format!("\u{feff}{text}")).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let list = ok(&gateway, "GET", "/platform/session", &world.key, None).await;
+    assert_eq!(list[0]["title"], "\u{fffd} half");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_released_export_that_is_cut_or_too_large_is_refused() -> Result<()> {
     let world = World::new().await?;
@@ -165,6 +180,10 @@ async fn a_released_export_that_is_cut_or_too_large_is_refused() -> Result<()> {
         let (status, answer) = imports(&gateway, &world.key, "", text[..cut].to_owned()).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
     }
+    let utf16: Vec<u8> =
+        [0xFF, 0xFE].into_iter().chain(text.bytes().flat_map(|byte| [byte, 0])).collect();
+    let (status, answer) = imports(&gateway, &world.key, "", utf16).await;
+    assert!(status == StatusCode::BAD_REQUEST && answer.to_string().contains("UTF-16"), "{answer}");
     let large = format!("{{\n\"info\": \"{}\" }}", "x".repeat(65 << 20));
     let (status, answer) = imports(&gateway, &world.key, "", large).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{answer}");

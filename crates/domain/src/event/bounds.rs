@@ -2,12 +2,16 @@
 
 use std::ops::RangeInclusive;
 
-use crate::{SessionEvent, TimestampMs};
+use crate::{SessionEvent, TimestampMs, TurnUsage};
 
 /// Steps, numbers of attempts and bodies: far more than any drain makes.
 const COUNTS: RangeInclusive<i32> = 1..=1_000_000;
 /// Numbers of Context Epochs; 0 stands for none.
 const EPOCHS: RangeInclusive<i32> = 0..=1_000_000;
+/// Tokens of one turn, summary or title with all its attempts: far more than any model takes or gives.
+const TOKENS: RangeInclusive<i64> = 0..=1_000_000_000;
+/// What that costs, in nano-USD: at most a million dollars.
+const NANOS: RangeInclusive<i64> = 0..=1_000_000_000_000_000;
 /// How long after its question an answer may still come, at most.
 const LONGEST_ASK_MS: TimestampMs = 366 * 24 * 60 * 60 * 1_000;
 
@@ -51,10 +55,28 @@ impl SessionEvent {
                 let counts = counts.chain([taken.ordinal, taken.bytes, taken.more]);
                 counts.map(|count| outside("counts", count, &(0..=i64::MAX))).find_map(|out| out)
             }
+            Self::AttemptEnded(ended) => ended.usage.as_ref().and_then(find_odd_count),
+            Self::TurnSettled(settled) => find_odd_count(&settled.usage),
+            Self::CompactionEnded(ended) => find_odd_count(&ended.usage),
+            Self::TitleEnded(ended) => find_odd_count(&ended.usage),
             _ => None,
         };
         found
     }
+}
+
+/// Returns which count of a usage no service writes.
+fn find_odd_count(usage: &TurnUsage) -> Option<String> {
+    let TurnUsage { input, output, reasoning, cache_read, cache_write, cost } = *usage;
+    let counts = [
+        ("input", input),
+        ("output", output),
+        ("reasoning", reasoning),
+        ("cache_read", cache_read),
+        ("cache_write", cache_write),
+    ];
+    let odd = counts.into_iter().find_map(|(name, count)| outside(name, count, &TOKENS));
+    odd.or(outside("cost", cost, &NANOS))
 }
 
 fn outside<T: PartialOrd + Copy + std::fmt::Display>(

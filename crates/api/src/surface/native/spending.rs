@@ -28,6 +28,7 @@ pub(crate) struct LimitRequest {
     /// `/platform/usage?by=person` shows it.
     whose: String,
     /// Dollars in a calendar month of UTC; `null` removes the limit.
+    #[serde(deserialize_with = "Option::deserialize")]
     monthly_usd: Option<f64>,
 }
 
