@@ -151,7 +151,12 @@ async fn rebuilds(api: &Api, session: &str) -> Result<()> {
 
 async fn explains(api: &Api, id: &Value) -> Result<()> {
     let id = id.as_str().context("an id is a string")?;
-    let told = api.get(&format!("/platform/explain/{id}")).await?;
+    // On a busy machine Postgres may be away for some seconds: the service says so, and to ask again.
+    let told = eventually("a turn is explained", 60, async || {
+        let told = api.get(&format!("/platform/explain/{id}")).await?;
+        Ok((told.status != 503).then_some(told))
+    })
+    .await?;
     // A turn whose owner died before its first attempt has nothing to explain.
     if told.status == 404 && id.starts_with("trn_") {
         return Ok(());

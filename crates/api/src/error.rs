@@ -236,8 +236,7 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
 }
 
 /// The answer to somebody who has seen events that are not in the database any more.
-const WENT_BACK: &str = "the database came back without the newest events of the session; look at it, and send again what is \
-                         not there";
+const WENT_BACK: &str = "the database lost the newest events of this session; read it again, and send again what is missing";
 
 impl ApiError {
     /// Returns the error for a follower whose session's log lacks events that were read before. The session was not
@@ -258,8 +257,7 @@ impl From<StoreError> for ApiError {
             StoreError::Busy { session } => Self::Busy(session),
             StoreError::InboxFull { .. } => Self::inbox_full(),
             StoreError::RolesChanged => Self::Conflict(
-                "nothing was changed: the role of one of you has changed at the same moment; look at the people again, \
-                 then repeat the request if it is still right"
+                "nothing was changed: a role changed while this request was decided; read the people again, then repeat it"
                     .to_owned(),
             ),
             error @ StoreError::Feature { .. } => Self::Conflict(error.to_string()),

@@ -92,6 +92,9 @@ impl From<Rates> for Prices {
     }
 }
 
+/// The tokens of the longest answer that a model is expected to give whose bound nobody knows.
+const ASSUMED_OUTPUT: i64 = 32_000;
+
 impl Prices {
     /// Returns the rates of a request with this much input.
     #[must_use]
@@ -108,12 +111,14 @@ impl Prices {
         self.rates(usage.input).cost(usage)
     }
 
-    /// Returns the expected usage of a request with this much input and an answer of at most `output_max`.
+    /// Returns the expected usage of a request with this much input and an answer of at most `output_max`; without a bound,
+    /// the cost is that of an answer of 32,000 tokens.
     #[must_use]
     pub fn estimate(&self, input: u64, output_max: Option<u64>) -> Estimate {
         let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
         let (input, output_max) = (count(input), output_max.map(count));
-        let usage = TurnUsage { input, output: output_max.unwrap_or(0), ..TurnUsage::default() };
+        let output = output_max.unwrap_or(ASSUMED_OUTPUT);
+        let usage = TurnUsage { input, output, ..TurnUsage::default() };
         Estimate { input, output_max, cost: self.cost(&usage) }
     }
 }
@@ -179,7 +184,7 @@ mod tests {
         assert_eq!(of(201, 201), 3, "what was cached counts for the size");
         let expected = Estimate { input: 300, output_max: Some(100), cost: 1_200 };
         assert_eq!(prices.estimate(300, Some(100)), expected);
-        assert_eq!(prices.estimate(100, None).cost, 100);
+        assert_eq!(prices.estimate(100, None).cost, 100 + ASSUMED_OUTPUT);
     }
 
     #[test]

@@ -185,8 +185,8 @@ impl Drop for Pending<'_> {
 /// A sentence about a workspace in which repositories may be hidden.
 fn say_unseen(unseen: &Unseen) -> String {
     format!(
-        "not all of the workspace was looked at for git repositories that a command has left there: {unseen}; until then \
-         commands here can read and delete files, and write none"
+        "the search for new git repositories did not finish: {unseen}; until it does, commands here can read and delete \
+         files, and write none"
     )
 }
 

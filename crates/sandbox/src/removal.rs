@@ -283,7 +283,7 @@ impl ScratchFolder {
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
         if let Err(error) = remove_tree(&self.0) {
-            tracing::warn!(%error, "a folder of what commands left cannot be removed");
+            tracing::warn!(%error, "cannot remove a scratch folder");
         }
     }
 }

@@ -479,7 +479,7 @@ impl Executor {
             }
             Some(DrainExit::Moved(to)) => self.moved(to.clone()),
             Some(DrainExit::NoRoom(bytes)) => {
-                debug!(session.id = %session.session, bytes, "it waits for room for its fold");
+                debug!(session.id = %session.session, bytes, "the session waits for memory for its log");
                 // The next sweep finds what is beyond the bound.
                 if self.cramped.len() < QUEUE {
                     self.cramped.push_back((session, *bytes));
