@@ -12,6 +12,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
@@ -30,7 +31,8 @@ use crate::wire::{self, CellAnswer, CellRequest};
 /// A launcher that runs, as its worker has it. It ends with its socket, when its last keeper has.
 #[derive(Debug)]
 pub struct Launcher {
-    guard: Child,
+    /// `None` only while it is dropped.
+    guard: Option<Child>,
     socket: UnixStream,
 }
 
@@ -48,7 +50,7 @@ impl Launcher {
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .spawn()?;
-        Ok(Self { guard, socket })
+        Ok(Self { guard: Some(guard), socket })
     }
 
     /// Asks it for a cell. `BrokenPipe`: it and its guard are gone.
@@ -59,8 +61,10 @@ impl Launcher {
 
 impl Drop for Launcher {
     fn drop(&mut self) {
-        // Nobody waits here until the last keeper has ended.
-        let _may_be_over = self.guard.try_wait();
+        let Some(mut guard) = self.guard.take() else { return };
+        // Nobody waits here until the last keeper has ended, and a process for which nobody waits stays as a zombie.
+        let waiting = thread::Builder::new().name("launcher-end".to_owned());
+        let _without_a_thread_it_stays = waiting.spawn(move || guard.wait());
     }
 }
 
@@ -231,5 +235,29 @@ fn reap(cells: &mut Vec<Cell>) {
             }
             cell.lives
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    // In the second look, each tier that was tried and did not work left a zombie.
+    #[test]
+    fn a_launcher_that_is_dropped_leaves_no_zombie() {
+        let launcher = Launcher::start(Path::new("/bin/cat"), &[]).expect("it starts");
+        let pid = launcher.guard.as_ref().expect("a guard").id();
+        let is_there = || Path::new(&format!("/proc/{pid}")).exists();
+        assert!(is_there());
+        drop(launcher);
+        for _ in 0..500 {
+            if !is_there() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        panic!("process {pid} is left");
     }
 }
