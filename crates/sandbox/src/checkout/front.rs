@@ -502,8 +502,8 @@ mod tests {
         }
         let said = front.end();
         assert_eq!(said.len(), COPIED.len());
-        assert!(said[0].contains("it has 256 MiB, and 256 MiB is the most"), "{said:?}");
-        assert!(said[2].contains("and 1 MiB is the most"), "{said:?}");
+        assert!(said[0].contains("it is 256 MiB; at most 256 MiB is copied"), "{said:?}");
+        assert!(said[2].contains("at most 1 MiB is copied"), "{said:?}");
         assert!(count_bytes(&git) < 1 << 20);
         assert_eq!(std::fs::read(git.join("HEAD")).unwrap(), b"ref: refs/heads/main\n");
         // Zeroes are no index; the copy in which that is seen goes again.
@@ -532,7 +532,7 @@ mod tests {
         let reserve_bytes = Some(u64::MAX / 4);
         let (_folder, git, front) = front_with(DiskLimits { reserve_bytes, ..Default::default() });
         let said = front.begin().unwrap();
-        assert!(said[0].contains("HEAD") && said[0].contains("stay free"), "{said:?}");
+        assert!(said[0].contains("HEAD") && said[0].contains("commands leave"), "{said:?}");
         assert!(!front.path().join("HEAD").exists());
         std::fs::write(front.path().join("ORIG_HEAD"), "x").unwrap();
         let said = front.end();
