@@ -141,8 +141,8 @@ impl WentBackRun {
         let mut kept = try_join_all(each("before")).await?;
         sleep(Duration::from_millis(random.random_range(0..200))).await;
         past.keep().await?;
-        let mut lost = lengths(api, sessions).await?;
-        if past.keeps_acknowledged() {
+        let lost = if past.keeps_acknowledged() {
+            let before = lengths(api, sessions).await?;
             let meanwhile = Duration::from_millis(random.random_range(0..400));
             let went_back = async {
                 sleep(meanwhile).await;
@@ -150,6 +150,7 @@ impl WentBackRun {
             };
             let (sent, ()) = tokio::try_join!(try_join_all(each("beside")), went_back)?;
             kept.extend(sent);
+            before
         } else {
             kept.clear();
             for round in 0..random.random_range(1..=2) {
@@ -160,9 +161,10 @@ impl WentBackRun {
                     sleep(Duration::from_millis(random.random_range(0..250))).await;
                 }
             }
-            lost = lengths(api, sessions).await?;
+            let before = lengths(api, sessions).await?;
             past.put_back().await?;
-        }
+            before
+        };
         let titles: Vec<usize> =
             sessions.iter().map(|_| random.random_range(0..=lost.len() * 4)).collect();
         let shorter = lengths(api, sessions).await?;

@@ -293,7 +293,7 @@ fn same_json(one: &str, other: &str) -> bool {
     one == other || read(one).is_some_and(|one| read(other) == Some(one))
 }
 
-/// What some programs write before UTF-8.
+/// The mark that some programs write before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Parses JSON in which halves of surrogate pairs, as JavaScript writes them after a cut, become U+FFFD.

@@ -10,7 +10,7 @@ const COUNTS: RangeInclusive<i32> = 1..=1_000_000;
 const EPOCHS: RangeInclusive<i32> = 0..=1_000_000;
 /// Tokens of one turn, summary or title with all its attempts: far more than any model takes or gives.
 const TOKENS: RangeInclusive<i64> = 0..=1_000_000_000;
-/// What that costs, in nano-USD: at most a million dollars.
+/// The cost of those, in nano-USD: at most a million dollars.
 const NANOS: RangeInclusive<i64> = 0..=1_000_000_000_000_000;
 /// How long after its question an answer may still come, at most.
 const LONGEST_ASK_MS: TimestampMs = 366 * 24 * 60 * 60 * 1_000;

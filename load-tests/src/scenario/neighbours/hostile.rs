@@ -36,7 +36,7 @@ const DATABASE: i64 = 1_400_000_000;
 const LOOKS: Duration = Duration::from_secs(1);
 /// Writes more than a workspace may hold.
 const FILL: &str = "run `head -c 300M /dev/zero >full`";
-/// What a command's result says that was ended for it.
+/// The words in the result of a command that was ended for it.
 const FULL: &[u8] = b"workspace full";
 /// Commands after which a new session is begun, so that histories stay bounded.
 const COMMANDS_PER_SESSION: usize = 20;

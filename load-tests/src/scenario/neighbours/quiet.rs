@@ -16,7 +16,7 @@ const TURNS_PER_SESSION: usize = 20;
 /// The time between an answer and the next prompt, in milliseconds. It varies, so that the clients do not march in step.
 const THINKS_MS: std::ops::RangeInclusive<u64> = 50..=150;
 
-/// What was seen in one span, or in several.
+/// The turns of one span, or of several.
 #[derive(Default)]
 pub(super) struct Seen {
     /// How long those turns took that were answered.

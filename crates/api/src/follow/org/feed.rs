@@ -240,6 +240,7 @@ impl Feed {
         }
         if let Some(followed) = self.followed.remove(session) {
             followed.stop.cancel();
+            self.waiting.remove(session);
             self.told.forget(session);
             let events = deleted(&followed.facts, &followed.state, now);
             return self.send(&followed, &followed.directory, events, None);
@@ -248,6 +249,8 @@ impl Feed {
         if known.as_ref().is_some_and(|known| !is_gone(known.incarnation)) {
             return;
         }
+        // Not before: a later session with this id may wait to be followed.
+        self.waiting.remove(session);
         self.told.forget(session);
         let place = match known.and_then(|known| known.location) {
             Some(location) => self.feeds.store.location(self.org, location).await,
