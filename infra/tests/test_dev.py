@@ -34,6 +34,33 @@ class Dev(unittest.TestCase):
             left = sorted(path.name for path in (there / ".dev").iterdir() if path.is_dir())
             self.assertEqual(left, ["prometheus"], "what names no folder may stay")
 
+    # Debian's python3 comes without the part that makes environments, and its Node is too old.
+    def test_python_learns_to_make_environments(self):
+        with tempfile.TemporaryDirectory() as work:
+            work = pathlib.Path(work)
+            program = copy_of_dev(work)
+            fakes, said, learned = work / "fakes", work / "said", work / "learned"
+            fakes.mkdir()
+            programs = {
+                "node": "exit 1",
+                "npm": "exit 0",
+                "sudo": 'shift; exec "$@"',
+                "apt-get": f'echo "$*" >>{said}; touch {learned}',
+                "python3": f'[ -e {learned} ] || exit 1; [ "$2" = venv ] || exit 0; mkdir -p "$3/bin"; '
+                f'for name in pip node npm; do printf "#!/bin/sh\\necho $name >>{said}\\n" >"$3/bin/$name"; '
+                'chmod 755 "$3/bin/$name"; done',
+            }
+            for name, script in programs.items():
+                (fakes / name).write_text(f"#!/bin/sh\n{script}\n")
+                (fakes / name).chmod(0o755)
+            environment = {**os.environ, "PATH": f"{fakes}:/usr/bin:/bin"}
+            done = subprocess.run([program, "console"], capture_output=True, text=True, env=environment)
+            self.assertTrue(said.exists(), done.stderr)
+            lines = said.read_text().splitlines()
+            self.assertIn("install -y --no-install-recommends python3-venv", lines)
+            self.assertIn("pip", lines, "the wheel is installed then")
+            self.assertNotIn("there is no Node", done.stderr)
+
     def test_a_suite_that_fails_keeps_no_other_from_running(self):
         with tempfile.TemporaryDirectory() as work:
             work = pathlib.Path(work)
