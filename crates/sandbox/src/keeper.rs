@@ -35,6 +35,8 @@ use crate::wire::{self, CellAnswer, CellRequest, CommandRequest};
 
 /// A cell without a command for this long ends, and with it its `/tmp` and home.
 const IDLE: Duration = Duration::from_mins(5);
+/// Bytes in the folders of a cell without commands from which on it looks whether all cells have too much.
+const CROWDING: u64 = 64 << 20;
 
 /// The kinds of namespaces that each command has of its own, but for that of its user, which is the cell's.
 const OF_A_COMMAND: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWUTS;
@@ -106,7 +108,7 @@ fn make(
     keep.extend(lock.iter().flat_map(|lock| lock.descriptors()));
     sys::close_all_but(&keep).map_err(at("cannot close descriptors"))?;
     setsid().map_err(at("cannot make a session"))?;
-    let _only_a_name = rustix::thread::set_name(c"oc-keeper");
+    memory::show_beside(0);
     // Before the namespaces, in which the host's own are no longer to be seen.
     let name = limits::name_of(rustix::process::getpid());
     let groups = Groups::make(&name, of(request));
@@ -271,7 +273,7 @@ impl Keeper<'_> {
                     command.kill(End::TimedOut);
                 }
             }
-            self.look_at_memory();
+            let crowds = self.look_at_memory();
             for index in ends.into_iter().rev() {
                 let command = self.commands.swap_remove(index);
                 self.ended(command);
@@ -282,7 +284,7 @@ impl Keeper<'_> {
             }
             if requested {
                 self.request();
-            } else if self.commands.is_empty() && self.idle_since.elapsed() >= IDLE {
+            } else if self.commands.is_empty() && (self.idle_since.elapsed() >= IDLE || crowds) {
                 // From now on the worker's requests are refused, but for one that is on its way.
                 let _gone_is_fine = self.worker.shutdown(Shutdown::Read);
                 self.request();
@@ -303,22 +305,30 @@ impl Keeper<'_> {
     }
 
     fn looks_at_memory(&self) -> bool {
-        self.ready.groups.is_none() && self.commands.iter().any(|it| it.killed_for.is_none())
+        let is_ending = |command: &Running| command.killed_for.is_some();
+        self.ready.groups.is_none()
+            && (self.commands.is_empty() || !self.commands.iter().all(is_ending))
     }
 
-    /// Ends the command with the most memory when they have more together than the cell may.
-    fn look_at_memory(&mut self) {
+    /// Ends the command with the most memory when they have more together than the cell may, or all cells more than they
+    /// may and this one the most. Returns whether the cell has that without any command: in its folders.
+    fn look_at_memory(&mut self) -> bool {
         if !self.looks_at_memory() || Instant::now() < self.next_look {
-            return;
+            return false;
         }
         let inits: Vec<_> = self.commands.iter().map(|command| command.init).collect();
         let beside = memory::detached_bytes() + scratch_bytes();
+        memory::show_beside(beside);
         let Limits { memory_bytes, all_cells_bytes, .. } = self.limits;
         let mut look = (memory::look(&inits, beside, memory_bytes), memory_bytes);
+        let mut crowds = false;
         if matches!(look.0, Look::Next(_)) && memory::is_largest_of_too_much(all_cells_bytes) {
             look = (memory::look(&inits, beside, 0), all_cells_bytes);
+            crowds = inits.is_empty();
         }
         let pause = match look {
+            // No command, so that nothing changes; and a cell with little is not the one that has the most.
+            (Look::Next(_), _) if inits.is_empty() && beside < CROWDING => IDLE,
             (Look::Next(pause), _) => pause,
             (Look::Beyond(index), limit) => {
                 self.commands[index].memory_limit = Some(limit);
@@ -328,6 +338,7 @@ impl Keeper<'_> {
             }
         };
         self.next_look = Instant::now() + pause;
+        crowds
     }
 
     fn request(&mut self) {
@@ -339,7 +350,10 @@ impl Keeper<'_> {
                 };
                 let mut control = UnixStream::from(control);
                 match self.start(&request, output, &control) {
-                    Ok(running) => self.commands.push(Running { control, ..running }),
+                    Ok(running) => {
+                        self.commands.push(Running { control, ..running });
+                        self.next_look = Instant::now();
+                    }
                     Err(report) => {
                         let _worker_gone = control.write_all(report.to_line().as_bytes());
                         self.release_if_idle();

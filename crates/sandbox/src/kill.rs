@@ -80,9 +80,15 @@ pub(crate) fn tree(root: Pid) -> BTreeSet<i32> {
     found
 }
 
-/// The living children of `parent` that have the name of its child `of`.
+/// The first word of a keeper's name; behind it stands what its cell has beside its processes.
+pub(crate) const KEEPER: &str = "oc-keeper";
+
+/// The living children of `parent` whose name has the first word of its child `of`.
 pub(crate) fn children_named_alike(parent: Pid, of: Pid) -> Vec<Pid> {
-    let name = |pid: Pid| fs::read(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok();
+    let name = |pid: Pid| {
+        let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok()?;
+        name.split_ascii_whitespace().next().map(str::to_owned)
+    };
     let Some(wanted) = name(of) else { return Vec::new() };
     let parent = parent.as_raw_nonzero().get();
     let children = all_processes()

@@ -2,6 +2,7 @@
 //!
 //! A watch, no limit: the kernel may be out of memory first. It then ends a command rather than the service.
 
+use std::ffi::CString;
 use std::fs;
 use std::time::Duration;
 
@@ -54,16 +55,37 @@ fn detached(text: &str) -> u64 {
     text.lines().skip(1).filter_map(of).sum()
 }
 
+/// Tells the other cells of this service how many bytes this one has beside its processes, which nobody else can see: they
+/// stand in the keeper's name, in mebibytes. Commands cannot change it.
+pub(crate) fn show_beside(bytes: u64) {
+    // A name has 15 bytes. More mebibytes than five digits say are more than any machine's part.
+    let mebibytes = bytes.div_ceil(1 << 20).min(99_999);
+    if let Ok(name) = CString::new(format!("{} {mebibytes}", kill::KEEPER)) {
+        let _only_a_name = rustix::thread::set_name(&name);
+    }
+}
+
+/// The bytes that the cell of this keeper has beside its processes.
+fn read_beside(keeper: Pid) -> u64 {
+    let name = fs::read_to_string(format!("/proc/{}/comm", keeper.as_raw_nonzero()));
+    let mebibytes = name.ok().and_then(|name| name.split_once(' ')?.1.trim().parse::<u64>().ok());
+    mebibytes.unwrap_or(0) << 20
+}
+
 /// Whether the cells of this service have more than `most` together, and that of this process the most of them. A cell is a
 /// process beside this one that has its name.
 pub(crate) fn is_largest_of_too_much(most: u64) -> bool {
     let own = rustix::process::getpid();
     let Some(parent) = rustix::process::getppid() else { return false };
     let cells = kill::children_named_alike(parent, own);
-    if cells.len() < 2 || of_trees(&cells, own_bytes).into_iter().sum::<u64>() <= most {
+    let beside: Vec<u64> = cells.iter().map(|cell| read_beside(*cell)).collect();
+    let count = |of: fn(i32) -> u64| -> Vec<u64> {
+        of_trees(&cells, of).iter().zip(&beside).map(|(tree, beside)| tree + beside).collect()
+    };
+    if cells.len() < 2 || count(own_bytes).into_iter().sum::<u64>() <= most {
         return false;
     }
-    let exact = of_trees(&cells, exact_bytes);
+    let exact = count(exact_bytes);
     let largest = (0..cells.len()).max_by_key(|index| exact[*index]);
     exact.iter().sum::<u64>() > most && largest.is_some_and(|index| cells[index] == own)
 }

@@ -306,6 +306,34 @@ fn cells_have_a_limit_of_memory_together() {
     }
 }
 
+/// Finding security-3 M7, its rest: what is in the folders of all cells had no bound together.
+#[test]
+fn the_folders_of_all_cells_count_together() {
+    // Each folder may have an eighth of the limit of its cell, and each file what is left of the workspace's disk.
+    let write =
+        |tens: u32| format!("for i in $(seq {tens}); do head -c 10M /dev/zero >/tmp/some$i; done");
+    let idle = format!("{}; : >filled", write(20));
+    let fill = format!("{idle}; sleep 1000");
+    let waits = format!("while [ ! -e filled ]; do sleep 0.05; done; {}", write(10));
+    let small = format!("{waits}; sleep 4; echo kept");
+    let looks = "ls /tmp; echo looked";
+    let both = format!("exec {TESTBED} both \"$@\"");
+    let limits = [("TESTBED_MEMORY_BYTES", 2048 * MIB), ("TESTBED_ALL_CELLS_BYTES", 256 * MIB)];
+    for tier in [Tier::A, Tier::B] {
+        // The largest cell has a command: it is ended, and the cell with what it has in memory.
+        let scripts = [fill.as_str(), &small, looks];
+        let made = Made::WithoutGroups;
+        let Some(lines) = run_with(made, &both, tier, &limits, &scripts) else { continue };
+        let told = "OverLimit [\"out of memory: a process was killed at the limit of 256 MiB\"]";
+        let well = "Exited(0) []";
+        assert_eq!(lines, [told, "kept", well, "looked", well], "{tier}");
+        // It has none: it is emptied.
+        let scripts = [idle.as_str(), &small, looks];
+        let Some(lines) = run_with(made, &both, tier, &limits, &scripts) else { continue };
+        assert_eq!(lines, [well, "kept", well, "looked", well], "{tier}");
+    }
+}
+
 /// The last one is of finding security-3 H6: what was left bounded no file.
 #[test]
 fn a_file_beyond_the_largest_size_is_named() {

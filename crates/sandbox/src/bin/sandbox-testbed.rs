@@ -2,8 +2,8 @@
 //!
 //! `launch` is the launcher, `supervise …` the supervisor. `host SCRIPT [LOCK TOKEN]` runs a script as a worker would, in
 //! the directory and tier that `TESTBED_DIRECTORY` and `TESTBED_TIER` name, and prints how it ended. `each SCRIPT…` runs one
-//! after the other, and `both SCRIPT SCRIPT` two at once in cells of their own. `TESTBED_RESERVE_BYTES` and `TESTBED_WORKSPACE_BYTES` limit the disk, `TESTBED_MEMORY_BYTES`
-//! the memory.
+//! after the other, and `both SCRIPT SCRIPT [SCRIPT]` two at once in cells of their own, and then the third in the cell of the first.
+//! `TESTBED_RESERVE_BYTES` and `TESTBED_WORKSPACE_BYTES` limit the disk, `TESTBED_MEMORY_BYTES` the memory.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -138,7 +138,11 @@ fn each(scripts: &[OsString]) -> ExitCode {
 }
 
 fn both(scripts: &[OsString]) -> ExitCode {
-    let [first, second] = scripts else { return ExitCode::from(2) };
+    let (first, second, after) = match scripts {
+        [first, second] => (first, second, None),
+        [first, second, after] => (first, second, Some(after)),
+        _ => return ExitCode::from(2),
+    };
     run(async {
         let directory = directory();
         let found = match sandbox(&directory).await {
@@ -149,11 +153,16 @@ fn both(scripts: &[OsString]) -> ExitCode {
             }
         };
         let cell = |name: &str| Cell { name: name.into(), ..Cell::default() };
-        let first = Command { cell: cell("first"), ..command(first, &directory) };
-        let second = Command { cell: cell("second"), ..command(second, &directory) };
-        let (first, second) = tokio::join!(ended(&found, first), ended(&found, second));
+        let inside = |name, script| Command { cell: cell(name), ..command(script, &directory) };
+        let (first, second) = tokio::join!(
+            ended(&found, inside("first", first)),
+            ended(&found, inside("second", second))
+        );
         say(&first.0);
         say(&second.0);
+        if let Some(after) = after {
+            say(&ended(&found, inside("first", after)).await.0);
+        }
         true
     })
 }

@@ -129,7 +129,8 @@ pub(crate) fn init_of(pid: u32) -> Option<u32> {
     let (_, above) = parent(up)?;
     // An init is a copy of its keeper, and has its name.
     let (_, own) = parent(pid)?;
-    if own == "oc-keeper" && above == "oc-keeper" { Some(pid) } else { init_of(up) }
+    let both_are_keepers = [own, above].iter().all(|name| name.starts_with("oc-keeper"));
+    if both_are_keepers { Some(pid) } else { init_of(up) }
 }
 
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
