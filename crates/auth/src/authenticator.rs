@@ -198,14 +198,20 @@ impl Authenticator {
         }
     }
 
-    /// Looks a login up. An old cookie that comes back after its grace is a copy: the login ends for both who have one.
+    /// Looks a login up, and notes when its newest cookie is shown first. An old cookie that comes back after its grace is a
+    /// copy: the login ends for both who have one.
     async fn login(&self, token: &Token) -> Result<Proof, StoreError> {
         let now = self.clock.now_ms();
         let proof = self.store.login_by_id(token.org(), token.login_id(), now).await?;
-        if proof.is_proved_by(&token.hash()) {
+        let hash = token.hash();
+        if proof.is_proved_by(&hash) {
+            if proof.unshown.as_deref() == Some(&hash[..]) {
+                let (org, login) = (token.org(), token.login_id());
+                self.store.note_shown_cookie(org, login, hash.to_vec(), now).await?;
+            }
             return Ok(proof);
         }
-        if proof.stale.as_deref() == Some(&token.hash()[..]) {
+        if proof.stale.iter().any(|stale| *stale == hash) {
             tracing::warn!(login = %token.login_id(), "an old cookie came back: its login ends");
             self.end_login(token.org(), token.login_id()).await?;
         }
@@ -240,14 +246,8 @@ impl Authenticator {
         let (next, now) = (token.next(), self.clock.now_ms());
         let (old, new) = (token.hash().to_vec(), next.hash().to_vec());
         match self.store.rotate_login(token.org(), token.login_id(), old, new, now).await {
-            Ok(true) => {
-                let of = belief.credential();
-                let mut cache = self.lock();
-                cache.secrets.insert(next.hash(), KnownSecret { of: of.clone(), until_ms: None });
-                let until_ms = Some(now + store::FORMER_COOKIE);
-                cache.secrets.insert(token.hash(), KnownSecret { of, until_ms });
-                Some(next)
-            }
+            // It is looked up when it is shown first, which is noted then.
+            Ok(true) => Some(next),
             Ok(false) => None, // another request has done it
             Err(error) => {
                 belief.not_rotated(made);

@@ -142,8 +142,9 @@ impl Store {
         .await
     }
 
-    /// Replaces a login's cookie, if `old` is its cookie still. Of requests that come together, one gets `true`; the
-    /// cookie of the others is good for some seconds more.
+    /// Replaces a login's cookie, if `old` is its cookie still, or the one before while nobody has shown the newest: that one
+    /// is lost then. Of requests that come together, one gets `true`; the cookie of the others is good until the new one was
+    /// shown, and for some seconds more.
     ///
     /// # Errors
     /// When the database fails.
@@ -158,17 +159,50 @@ impl Store {
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
                 let rotated = sqlx::query!(
-                    "UPDATE login SET former_hash = hash, hash = $4, rotated_ms = $5
-                    WHERE org_id = $1 AND id = $2 AND hash = $3 AND ended_ms IS NULL",
+                    "UPDATE login SET former_hash = $3, hash = $4, rotated_ms = greatest($5, shown_ms + 1),
+                        dropped_hash = CASE WHEN hash = $3 THEN dropped_hash ELSE hash END
+                    WHERE org_id = $1 AND id = $2 AND ended_ms IS NULL AND (hash = $3 OR former_hash = $3
+                        AND coalesce(shown_ms, 0) < rotated_ms AND rotated_ms <= $6)",
                     org.0,
                     id.as_str(),
                     old,
                     new,
                     now,
+                    now - FORMER_COOKIE,
                 )
                 .execute(&mut **tx)
                 .await?;
                 Ok(rotated.rows_affected() > 0)
+            })
+        })
+        .await
+    }
+
+    /// Notes that somebody shows the newest cookie of a login, if it is that still: from now on the former one has little
+    /// time left.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn note_shown_cookie(
+        &self,
+        org: OrgId,
+        id: LoginId,
+        hash: Vec<u8>,
+        now: TimestampMs,
+    ) -> Result<(), StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                sqlx::query!(
+                    "UPDATE login SET shown_ms = greatest($4, rotated_ms)
+                    WHERE org_id = $1 AND id = $2 AND hash = $3 AND coalesce(shown_ms, 0) < rotated_ms",
+                    org.0,
+                    id.as_str(),
+                    hash,
+                    now,
+                )
+                .execute(&mut **tx)
+                .await?;
+                Ok(())
             })
         })
         .await

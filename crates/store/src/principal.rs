@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use crate::{Store, StoreError};
 
-/// How long the former cookie of a login is good after it was replaced: requests that were under way have it.
+/// How long the former cookie of a login is good after the new one was shown: requests that were under way have it. Until the
+/// new one is shown, the answer that brought it may be lost.
 pub const FORMER_COOKIE: TimestampMs = 30_000;
 /// How long a login lives without being used. Its cookie is replaced while it is used.
 pub const LOGIN_IDLE: TimestampMs = 12 * 60 * 60 * 1000;
@@ -100,8 +101,10 @@ pub struct Proof {
     pub rotated_ms: Option<TimestampMs>,
     /// When its person last proved who they are, for a login.
     pub auth_ms: Option<TimestampMs>,
-    /// A secret whose grace is over. Who shows it has a copy of an old cookie.
-    pub stale: Option<Vec<u8>>,
+    /// Secrets of a login whose time is over. Who shows one of them has a copy of an old cookie.
+    pub stale: Vec<Vec<u8>>,
+    /// The newest cookie of a login, while nobody has shown it.
+    pub unshown: Option<Vec<u8>>,
 }
 
 impl Proof {
@@ -134,7 +137,9 @@ struct LoginRow {
     role: String,
     hash: Vec<u8>,
     former_hash: Option<Vec<u8>>,
+    dropped_hash: Option<Vec<u8>>,
     rotated_ms: TimestampMs,
+    shown_ms: Option<TimestampMs>,
     auth_ms: TimestampMs,
     expires_ms: TimestampMs,
 }
@@ -217,8 +222,8 @@ impl Store {
             Box::pin(async move {
                 let row = sqlx::query_as!(
                     LoginRow,
-                    r#"SELECT l.org_id, l.id, l.user_id, p.role, l.hash, l.former_hash, l.rotated_ms,
-                        coalesce(l.auth_ms, l.created_ms) AS "auth_ms!", l.expires_ms
+                    r#"SELECT l.org_id, l.id, l.user_id, p.role, l.hash, l.former_hash, l.dropped_hash,
+                        l.rotated_ms, l.shown_ms, coalesce(l.auth_ms, l.created_ms) AS "auth_ms!", l.expires_ms
                     FROM login l JOIN principal p ON p.org_id = l.org_id AND p.id = l.user_id
                     WHERE l.org_id = $1 AND l.id = $2 AND l.ended_ms IS NULL AND l.expires_ms > $3
                         AND l.rotated_ms > $4 AND p.disabled_ms IS NULL"#,
@@ -255,7 +260,8 @@ impl Store {
                         r#"SELECT k.org_id AS "org_id!", k.id AS "id!", k.scopes AS "scopes!", k.expires_ms,
                             coalesce(k.principal_id, 'svc_first') AS "owner!", p.role AS "role?",
                             coalesce(s.hash, k.hash) AS "hash?", s.until_ms AS "until_ms?",
-                            NULL::bytea AS former_hash, NULL::bigint AS rotated_ms, NULL::bigint AS auth_ms
+                            NULL::bytea AS former_hash, NULL::bytea AS dropped_hash, NULL::bigint AS rotated_ms,
+                            NULL::bigint AS shown_ms, NULL::bigint AS auth_ms
                         FROM unnest($1::uuid[], $2::text[]) AS w (org_id, id)
                         JOIN api_key k ON k.org_id = w.org_id AND k.id = w.id
                         LEFT JOIN principal p ON p.org_id = k.org_id AND p.id = coalesce(k.principal_id, 'svc_first')
@@ -265,7 +271,7 @@ impl Store {
                             AND p.disabled_ms IS NULL
                         UNION ALL
                         SELECT l.org_id, l.id, ARRAY['*'], l.expires_ms, l.user_id, p.role, l.hash, NULL,
-                            l.former_hash, l.rotated_ms, coalesce(l.auth_ms, l.created_ms)
+                            l.former_hash, l.dropped_hash, l.rotated_ms, l.shown_ms, coalesce(l.auth_ms, l.created_ms)
                         FROM unnest($1::uuid[], $2::text[]) AS w (org_id, id)
                         JOIN login l ON l.org_id = w.org_id AND l.id = w.id
                         JOIN principal p ON p.org_id = l.org_id AND p.id = l.user_id
@@ -290,7 +296,9 @@ impl Store {
                                         role,
                                         hash,
                                         former_hash: row.former_hash,
+                                        dropped_hash: row.dropped_hash,
                                         rotated_ms,
+                                        shown_ms: row.shown_ms,
                                         auth_ms: row.auth_ms.unwrap_or_default(),
                                         expires_ms,
                                     },
@@ -340,7 +348,8 @@ fn proofs_of_keys(rows: impl IntoIterator<Item = KeyRow>) -> Result<Vec<Proof>, 
             expires_ms: row.expires_ms,
             rotated_ms: None,
             auth_ms: None,
-            stale: None,
+            stale: Vec::new(),
+            unshown: None,
         });
     }
     Ok(proofs)
@@ -352,11 +361,15 @@ fn proof_of_login(row: LoginRow, now: TimestampMs) -> Result<Proof, StoreError> 
         role: read_role(&row.role)?,
         scopes: Scopes::all(),
     };
-    let until_ms = row.rotated_ms + FORMER_COOKIE;
-    let (former, stale) =
-        if until_ms > now { (row.former_hash, None) } else { (None, row.former_hash) };
-    let former = former.map(|hash| ProvingSecret { hash, until_ms: Some(until_ms) });
-    let secrets = std::iter::once(ProvingSecret { hash: row.hash, until_ms: None }).chain(former);
+    // One that replaces none has been shown: it was the answer to a login.
+    let shown_ms = row.shown_ms.filter(|at| *at >= row.rotated_ms);
+    let is_unshown = row.former_hash.is_some() && shown_ms.is_none();
+    let until_ms = shown_ms.map(|at| at + FORMER_COOKIE);
+    let is_stale = until_ms.is_some_and(|until| until <= now);
+    let (stale, former): (Vec<_>, Vec<_>) = row.former_hash.into_iter().partition(|_| is_stale);
+    let newest = ProvingSecret { hash: row.hash.clone(), until_ms: None };
+    let former = former.into_iter().map(|hash| ProvingSecret { hash, until_ms });
+    let secrets = std::iter::once(newest).chain(former);
     Ok(Proof {
         principal: Arc::new(Principal {
             org: OrgId(row.org_id),
@@ -367,7 +380,8 @@ fn proof_of_login(row: LoginRow, now: TimestampMs) -> Result<Proof, StoreError> 
         expires_ms: Some(row.expires_ms.min(row.rotated_ms + LOGIN_IDLE)),
         rotated_ms: Some(row.rotated_ms),
         auth_ms: Some(row.auth_ms),
-        stale,
+        stale: stale.into_iter().chain(row.dropped_hash).collect(),
+        unshown: is_unshown.then_some(row.hash),
     })
 }
 

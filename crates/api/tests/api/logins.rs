@@ -266,6 +266,34 @@ async fn a_cookie_is_replaced_and_an_old_copy_ends_the_login() -> Result<()> {
     Ok(())
 }
 
+/// A phone may lose the answer that brings a new cookie: the one that it has is good until it has shown the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_signs_nobody_out() -> Result<()> {
+    let world = World::new().await?;
+    let (gateway, ahead) = gateway_ahead(&world);
+    let ada = person(&world, "ada", OrgRole::Owner).await?;
+    let first = Browser::by_key(&gateway, &ada.key).await?;
+    let mut lost = Vec::new();
+    for _ in 0..3 {
+        ahead.fetch_add(16 * MINUTE, Ordering::AcqRel);
+        let answer = send(&gateway, first.request("GET", READ, None)).await;
+        lost.push(Browser { cookie: cookie_of(&answer).context("a new cookie")? });
+        ahead.fetch_add(36_000, Ordering::AcqRel);
+        let answer = send(&gateway, first.request("GET", READ, None)).await;
+        assert_eq!((answer.status(), cookie_of(&answer)), (StatusCode::OK, None), "{lost:?}");
+    }
+    // The last answer arrives after all.
+    let [_, copied, next] = &lost[..] else { panic!("{lost:?}") };
+    assert_eq!(next.status(&gateway, "GET", READ).await, 200);
+    assert_eq!(first.status(&gateway, "GET", READ).await, 200, "requests that are under way");
+    ahead.fetch_add(31_000, Ordering::AcqRel);
+    assert_eq!(next.status(&gateway, "GET", READ).await, 200);
+    // Two who showed the first one were each given another: one of them has a copy.
+    assert_eq!(copied.status(&gateway, "GET", READ).await, 401);
+    assert_eq!(next.status(&gateway, "GET", READ).await, 401, "nobody knows who has which");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_login_ends_by_logout_by_disuse_and_at_its_end() -> Result<()> {
     let world = World::new().await?;
