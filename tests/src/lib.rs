@@ -38,6 +38,7 @@ pub use executable::{executable, repository};
 pub use oracle::{Verdict, oracle, oracle_of};
 pub use orphans::{Found, ancestors, processes_naming};
 pub use past::Past;
+pub use postgres::{PostgresServer, init_postgres};
 pub use process::Process;
 pub use settle::{events_of, eventually, within};
 pub use sql::{another_organisation, superuser_url};

@@ -14,24 +14,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use boot::{DATABASE, free_port};
-use rustix::process::{Signal, kill_process};
-use sqlx::{Connection, PgConnection};
+use boot::DATABASE;
 use tempfile::TempDir;
 use testkit::Proxy;
 
 use crate::executable::executable;
-use crate::orphans::processes_naming;
-use crate::postgres::{init_postgres, postgres_words};
-use crate::process::{Process, known, run};
-use crate::settle::eventually;
+use crate::postgres::{PostgresServer, init_postgres};
+use crate::process::run;
 use crate::went_back::LossyDatabase;
 
 /// The passwords of the roles. The servers trust everybody who reaches them, but roles must have passwords.
 const PASSWORD: &str = "a-password-of-this-pair";
-/// How long a server may take to stop.
-const STOP: Duration = Duration::from_secs(60);
-
 /// Whether a commit waits for the standby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commits {
@@ -45,21 +38,14 @@ pub enum Commits {
 #[derive(Debug)]
 pub struct StandbyPair {
     commits: Commits,
-    primary: Server,
+    primary: PostgresServer,
     /// `None` after its promotion, until the next one is made.
-    standby: Option<Server>,
+    standby: Option<PostgresServer>,
     clients: Proxy,
     replication: Proxy,
     /// The number of servers so far.
     servers: u32,
     folder: TempDir,
-}
-
-#[derive(Debug)]
-struct Server {
-    process: Process,
-    port: u16,
-    data: PathBuf,
 }
 
 impl StandbyPair {
@@ -71,7 +57,7 @@ impl StandbyPair {
         let folder = testkit::temp_folder()?;
         let data = folder.path().join("server-0000");
         init_postgres(&data)?;
-        let primary = Server::start(&data, folder.path(), &[]).await?;
+        let primary = PostgresServer::start(&data, folder.path(), &[]).await?;
         primary.execute("postgres", &format!("CREATE DATABASE {DATABASE}")).await?;
         migrate(&primary)?;
         let clients = Proxy::to(primary.address()).await?;
@@ -110,7 +96,7 @@ impl StandbyPair {
         fs::write(data.join("standby.signal"), "")?;
         let names = "synchronous_standby_names=standby";
         let waits: &[&str] = if self.commits == Commits::Synchronous { &[names] } else { &[] };
-        self.primary = Server::start(&self.primary.data, self.folder.path(), waits).await?;
+        self.primary = PostgresServer::start(&self.primary.data, self.folder.path(), waits).await?;
         self.replication.cut_flows();
         self.replication.still(false);
         self.replication.lead_to(self.primary.address());
@@ -120,7 +106,7 @@ impl StandbyPair {
             "primary_conninfo=host=127.0.0.1 port={} user=postgres application_name=standby",
             self.replication.address().port()
         );
-        self.standby = Some(Server::start(&data, self.folder.path(), &[&from]).await?);
+        self.standby = Some(PostgresServer::start(&data, self.folder.path(), &[&from]).await?);
         Ok(())
     }
 
@@ -168,66 +154,8 @@ impl LossyDatabase for StandbyPair {
     }
 }
 
-impl Server {
-    /// Starts a server of that folder on a free port, and waits until it answers.
-    async fn start(data: &Path, logs: &Path, settings: &[&str]) -> Result<Self> {
-        let port = free_port()?;
-        let at = format!("port={port}");
-        let common = [
-            "listen_addresses=127.0.0.1",
-            "unix_socket_directories=",
-            "max_connections=200",
-            // The machine does not crash, and a killed server has written what it committed.
-            "fsync=off",
-            "wal_keep_size=512MB",
-            "wal_retrieve_retry_interval=100ms",
-        ];
-        let settings = [&common[..], &[&at], settings].concat();
-        let mut words = postgres_words(data, &settings)?;
-        let program = PathBuf::from(words.remove(0));
-        let process = Process::start("postgres", &program, &words, &[], logs)?;
-        let server = Self { process, port, data: data.to_owned() };
-        eventually("Postgres takes connections", 60, async || {
-            Ok(server.connect("postgres").await.ok())
-        })
-        .await
-        .with_context(|| server.process.tail())?;
-        Ok(server)
-    }
-
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    async fn connect(&self, database: &str) -> Result<PgConnection> {
-        let url = format!("postgres://postgres@{}/{database}", self.address());
-        Ok(PgConnection::connect(&url).await?)
-    }
-
-    async fn execute(&self, database: &str, sql: &str) -> Result<()> {
-        let mut connection = self.connect(database).await?;
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut connection).await?;
-        Ok(connection.close().await?)
-    }
-
-    /// Ends it in order: all that was committed is on disk.
-    async fn stop(&mut self) -> Result<()> {
-        self.process.signal(Signal::INT)?;
-        self.process.wait(STOP).await.map(drop)
-    }
-
-    /// Kills all its processes at once, as when its machine dies.
-    async fn kill(&mut self) -> Result<()> {
-        let all = processes_naming(&self.data);
-        for pid in all.iter().filter_map(|found| known(found.pid).ok()) {
-            let _ended_already = kill_process(pid, Signal::KILL);
-        }
-        self.process.wait(STOP).await.map(drop)
-    }
-}
-
 /// Creates the roles and the schema of the service.
-fn migrate(server: &Server) -> Result<()> {
+fn migrate(server: &PostgresServer) -> Result<()> {
     let program = executable()?.display().to_string();
     let url = format!("--database-url=postgres://postgres@{}/{DATABASE}", server.address());
     let migrate = format!("--migrate-password={PASSWORD}-migrate");

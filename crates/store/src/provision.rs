@@ -8,6 +8,8 @@ use crate::StoreError;
 /// Makes processes that provision or migrate one database take turns.
 pub(crate) const PROVISION_LOCK: i64 = 0x0C_0001;
 
+/// Postgres says so when a user lacks a right.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 /// The roles of gateways, workers and placement.
 const SERVING_ROLES: [&str; 2] = ["oc_app", "oc_sched"];
 
@@ -112,11 +114,11 @@ fn percent_encode(text: &str) -> String {
     out
 }
 
-/// Makes the four roles where they are missing, sets their passwords and settings, and gives them the database.
-/// Nothing else is done as a superuser.
+/// Makes the four roles where they are missing, sets their passwords and settings, and gives them the database. The user of
+/// `admin_url` is a superuser, or may create roles and owns the database. Nothing else is done as that user.
 ///
 /// # Errors
-/// When the database cannot be reached or the user may not create roles.
+/// When the database cannot be reached, or [`StoreError::Schema`] when the user may not do that.
 pub async fn provision(admin_url: &str, passwords: &RolePasswords) -> Result<(), StoreError> {
     let mut admin = connect(admin_url).await?;
     sqlx::query("SELECT pg_advisory_lock($1)").bind(PROVISION_LOCK).execute(&mut admin).await?;
@@ -142,20 +144,50 @@ pub async fn provision(admin_url: &str, passwords: &RolePasswords) -> Result<(),
     let database: String =
         sqlx::query_scalar("SELECT quote_ident(current_database())").fetch_one(&mut admin).await?;
     statements.push("GRANT oc_owner TO oc_migrate".into());
+    let is_superuser: bool =
+        sqlx::query_scalar("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+            .fetch_one(&mut admin)
+            .await?;
+    if !is_superuser {
+        // Only members of a role give it a database. Whoever may create roles may make itself one; managed Postgres gives its
+        // administrator no more than that.
+        statements.push("GRANT oc_owner TO CURRENT_USER".into());
+    }
     statements.push(format!("ALTER DATABASE {database} OWNER TO oc_owner"));
     statements.push("REVOKE CREATE ON SCHEMA public FROM PUBLIC".into());
     statements.push("GRANT CREATE, USAGE ON SCHEMA public TO oc_owner, oc_migrate".into());
     statements.push("GRANT USAGE ON SCHEMA public TO oc_app, oc_sched".into());
     for statement in statements {
-        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await?;
+        sqlx::raw_sql(AssertSqlSafe(statement))
+            .execute(&mut admin)
+            .await
+            .map_err(explain_refusal)?;
     }
     // Only those that differ: two databases of one server share their roles, and Postgres refuses one of two
     // statements that change a role's settings at the same time.
     for statement in missing_settings(&mut admin).await? {
-        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await?;
+        sqlx::raw_sql(AssertSqlSafe(statement))
+            .execute(&mut admin)
+            .await
+            .map_err(explain_refusal)?;
     }
     admin.close().await?;
     Ok(())
+}
+
+/// Postgres' refusal of a user that may not do this, with what it needs.
+fn explain_refusal(error: sqlx::Error) -> StoreError {
+    match error.as_database_error() {
+        Some(refused) if refused.code().as_deref() == Some(INSUFFICIENT_PRIVILEGE) => {
+            StoreError::Schema(format!(
+                "the user of the administrator's URL may not do this: {}. It must be a superuser, or have CREATEROLE and \
+                 CREATEDB, own the database and have made the roles oc_owner, oc_migrate, oc_app and oc_sched if they are \
+                 there; or let an administrator make them (docs/operations.md) and use --no-provision",
+                refused.message()
+            ))
+        }
+        _ => error.into(),
+    }
 }
 
 /// The statements that give the serving roles the settings that they lack.

@@ -24,6 +24,7 @@ mod metrics;
 mod npm;
 mod person;
 mod providers;
+mod provision;
 mod questions;
 mod rates;
 mod refusals;
