@@ -83,7 +83,9 @@ pub fn main() -> ExitCode {
     // Several crates bring a TLS provider; without a choice the first handshake would panic. This call only fails if
     // one is already installed, which is just as good.
     let _already_installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    match config::expand(std::env::args_os().collect(), |name| std::env::var_os(name)) {
+    match config::expand(&Cli::command(), std::env::args_os().collect(), |name| {
+        std::env::var_os(name)
+    }) {
         Ok(words) => dispatch(Cli::parse_from(words).command),
         Err(error) => failed(&mut Screen::standard(), &error.into()),
     }

@@ -3,9 +3,10 @@
 //! A key of the file is a flag without its dashes: `data-dir = "/srv/oc"`. Each becomes that flag, in front of the
 //! typed arguments. So only clap knows the valid keys, and it refuses unknown ones.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 
+use clap::Command;
 use toml::{Table, Value};
 
 use cli::CliError;
@@ -27,55 +28,51 @@ const SECRETS: [&str; 10] = [
     "serve-password",
 ];
 
-/// The secrets that `credentials …` takes. It takes no other server settings.
-const SEALING: [&str; 2] = ["database-url", "secrets-key"];
-
-/// The secrets that `placement init` takes.
-const FOUNDING: [&str; 2] = ["cluster-secret", "database-url"];
-
 /// The subcommands that take settings.
 const SERVERS: [&str; 7] =
     ["up", "serve", "gateway", "worker", "placement", "dev-cluster", "migrate"];
 
-/// Adds the settings of `--config FILE` and of secret files to a server's command line.
+/// Adds the settings of `--config FILE` to a server's command line, and the secrets of files to that of each subcommand of
+/// `cli` that takes them.
 ///
 /// # Errors
 /// [`CliError::Usage`] when a file cannot be read or holds anything but plain settings.
 pub(crate) fn expand(
+    cli: &Command,
     mut args: Vec<OsString>,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<OsString>, CliError> {
-    let words = args.iter().skip(1).take_while(|word| !starts_with_dash(word)).count();
-    let word = |at: usize| args.get(at).and_then(|word| word.to_str()).filter(|_| at <= words);
-    if word(1) == Some("credentials") && matches!(word(2), Some("rewrap" | "reset-key")) {
-        args.splice(words + 1..words + 1, secrets(&SEALING, &env)?);
-        return Ok(args);
-    }
-    if word(1) == Some("secrets") && word(2) == Some("init") {
-        args.splice(words + 1..words + 1, secrets(&["database-url"], &env)?);
-        return Ok(args);
-    }
-    if word(1) == Some("placement") && word(2) == Some("init") {
-        args.splice(words + 1..words + 1, secrets(&FOUNDING, &env)?);
-        return Ok(args);
-    }
-    let is_server = word(1).is_some_and(|word| SERVERS.contains(&word));
+    let (subcommand, words) = find_subcommand(cli, &args);
+    let is_server =
+        args.get(1).and_then(|word| word.to_str()).is_some_and(|word| SERVERS.contains(&word));
     let manages = words > 1 && args.get(2).is_some_and(|word| word != "serve");
-    if !is_server || manages {
-        return Ok(args);
-    }
-    let file = take_config(&mut args)?.or_else(|| env("OPENCODE_CLOUD_CONFIG"));
     let mut settings = Vec::new();
-    if let Some(file) = file {
-        for (key, value) in read(Path::new(&file))? {
-            if env(&variable(&key)).is_none() {
-                settings.extend(flag(&key, &value)?);
+    if is_server && !manages {
+        let file = take_config(&mut args)?.or_else(|| env("OPENCODE_CLOUD_CONFIG"));
+        if let Some(file) = file {
+            for (key, value) in read(Path::new(&file))? {
+                if env(&variable(&key)).is_none() {
+                    settings.extend(flag(&key, &value)?);
+                }
             }
         }
     }
-    settings.extend(secrets(&SECRETS, &env)?);
+    let takes = |key: &&&str| subcommand.get_arguments().any(|arg| arg.get_long() == Some(**key));
+    let keys: Vec<&str> = SECRETS.iter().filter(takes).copied().collect();
+    settings.extend(secrets(&keys, &env)?);
     args.splice(words + 1..words + 1, settings);
     Ok(args)
+}
+
+/// Returns the innermost subcommand that a command line names, and the number of words that name it.
+fn find_subcommand<'c>(cli: &'c Command, args: &[OsString]) -> (&'c Command, usize) {
+    let (mut found, mut words) = (cli, 0);
+    for word in args.iter().skip(1) {
+        let Some(next) = found.find_subcommand(word) else { break };
+        found = next;
+        words += 1;
+    }
+    (found, words)
 }
 
 /// Returns the secrets that are in files, as flags.
@@ -101,10 +98,6 @@ fn secrets(
         settings.push(OsString::from(format!("--{key}={}", secret.trim_end())));
     }
     Ok(settings)
-}
-
-fn starts_with_dash(word: &OsStr) -> bool {
-    word.as_encoded_bytes().first() == Some(&b'-')
 }
 
 fn variable(key: &str) -> String {
@@ -159,14 +152,17 @@ fn flag(key: &str, value: &Value) -> Result<Option<OsString>, CliError> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::command_line::Cli;
 
     fn expanded(line: &str, env: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let args = line.split(' ').map(OsString::from).collect();
         let env = |name: &str| {
             env.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
         };
-        let words = expand(args, env).map_err(|error| error.to_string())?;
+        let words = expand(&Cli::command(), args, env).map_err(|error| error.to_string())?;
         Ok(words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect())
     }
 
@@ -221,6 +217,37 @@ mod tests {
         let error = expanded("oc credentials rewrap", &both).expect_err("both");
         assert!(error.contains("OPENCODE_CLOUD_SECRETS_KEY_FILE are both set"), "{error}");
         assert_eq!(expanded("oc credentials --help", &env).expect("as typed").len(), 3);
+    }
+
+    /// Finding ops-3 B4: in a pod, where secrets are files, no operator's command worked.
+    #[test]
+    fn each_subcommand_takes_its_secrets_from_files() {
+        fn visit(command: &Command, line: &str, env: &[(&str, &str)], seen: &mut usize) {
+            for next in command.get_subcommands() {
+                visit(next, &format!("{line} {}", next.get_name()), env, seen);
+            }
+            let longs: Vec<_> = command.get_arguments().filter_map(|arg| arg.get_long()).collect();
+            let words = expanded(line, env).expect("settings");
+            for key in SECRETS {
+                let is_added = words.contains(&format!("--{key}=s3cret"));
+                assert_eq!(is_added, longs.contains(&key), "{line}: {key}");
+                *seen += usize::from(is_added);
+            }
+        }
+        let (_folder, path) = file("s3cret\n");
+        let variables = SECRETS.map(|key| format!("{}_FILE", variable(key)));
+        let env: Vec<_> = variables.iter().map(|name| (name.as_str(), path.as_str())).collect();
+        let mut seen = 0;
+        visit(&Cli::command(), "oc", &env, &mut seen);
+        assert!(seen > 30, "{seen}");
+        for line in
+            ["oc placement status", "oc placement drain w", "oc feature-level", "oc owner-link"]
+        {
+            assert!(
+                expanded(line, &env).expect("settings").len() > line.split(' ').count(),
+                "{line}"
+            );
+        }
     }
 
     #[test]
