@@ -98,6 +98,13 @@ class Chart(unittest.TestCase):
             with self.assertRaises(validate.ValidationError):
                 validate.validate(broken, "1.33", strict=True)
 
+    def test_turns_have_the_time_of_a_stop_but_a_minute(self):
+        for seconds, grace in [(30, "20"), (90, "30"), (1860, "1800"), (604800, "604740")]:
+            manifests = render({**MINIMAL, "worker": {"terminationGracePeriodSeconds": seconds}})[1]
+            [worker] = [item for item in manifests if item["metadata"]["name"].endswith("-worker") and item["kind"] == "StatefulSet"]
+            environment = {one["name"]: one.get("value") for one in worker["spec"]["template"]["spec"]["containers"][0]["env"]}
+            self.assertEqual(environment["OPENCODE_CLOUD_STOP_GRACE"], grace)
+
     def test_wrong_values_are_refused_with_a_sentence(self):
         helm = module("helm", "helm_python")
         both = {**MINIMAL}

@@ -55,6 +55,12 @@ pub(crate) fn period(text: &str) -> Result<Period, String> {
     length.map(Period::Of).ok_or_else(wrong)
 }
 
+/// Parses a duration that cannot be switched off: `20` or `30m`.
+pub(crate) fn length(text: &str) -> Result<Duration, String> {
+    let wrong = || "write seconds, or such as 30m, 6h or 1d, at most ten years".to_owned();
+    period(text).ok().and_then(Period::length).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +80,9 @@ mod tests {
         assert_eq!(period("off"), Ok(Period::Off));
         for wrong in ["", "0", "1w", "-1", "1.5h", "h", "1 h", "3651d", "99999999999999999999d"] {
             assert!(period(wrong).is_err(), "{wrong}");
+            assert!(length(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(length("30m"), Ok(Duration::from_mins(30)));
+        assert!(length("off").is_err(), "what has to end has a length");
     }
 }

@@ -28,6 +28,7 @@ use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::metrics::MetricsArgs;
 use super::model::models;
+use super::period;
 use super::placement_role::{self, Internal, PlacementSetup};
 use super::reports::ReportArgs;
 use super::secrets::{self, SecretsArgs};
@@ -36,9 +37,6 @@ use super::up::{check_level, check_schema};
 use super::worker_role::{self, WorkerSetup};
 
 const HEALTH: TaskKind = TaskKind::new("health listener", OnError::StopRole, OnCancel::Wait);
-
-/// How long a worker's turns may take to reach a boundary.
-const GRACE: Duration = Duration::from_secs(20);
 
 /// Arguments of `gateway`.
 #[derive(Debug, Clone, Args)]
@@ -117,6 +115,16 @@ pub struct WorkerArgs {
     /// The machine's name, for `placement drain`
     #[arg(long, value_name = "NAME", default_value = "worker", env = "OPENCODE_CLOUD_NODE")]
     pub node: String,
+    /// Let running turns, with their commands, take this long to reach a boundary once the worker is stopped: seconds, or
+    /// such as 30m. What runs longer is cut and goes on elsewhere
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = period::length,
+        default_value = "20",
+        env = "OPENCODE_CLOUD_STOP_GRACE"
+    )]
+    pub stop_grace: Duration,
     /// The way sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
@@ -392,7 +400,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
         axum::serve(listener, router).with_graceful_shutdown(closing.cancelled_owned()).await
     });
     let ended = until_stopped(&stop, &root).await;
-    worker.shutdown(GRACE).await;
+    worker.shutdown(args.stop_grace).await;
     root.shutdown(Duration::from_secs(2)).await;
     common.store.close().await;
     ended
