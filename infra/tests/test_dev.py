@@ -81,7 +81,7 @@ class Dev(unittest.TestCase):
             said = work / "said"
             # Each tool that ./dev looks for is there, and cargo notes what it was asked.
             for name in (
-                "postgres initdb pgbouncer nats-server node npm npx tmux zsh fish chromium schemathesis moto_server dulwich "
+                "postgres initdb pgbouncer nats-server node npm npx tmux curl ip zsh fish chromium schemathesis moto_server dulwich "
                 "prometheus oteltap kent-server cc cargo-nextest executable"
             ).split():
                 (fakes / name).write_text("#!/bin/sh\nexit 0\n")

@@ -14,3 +14,10 @@ impl From<&store::Principal> for Principal {
         Self { org: proved.org(), author: proved.author() }
     }
 }
+
+impl Principal {
+    /// Returns the id of the person or service account; of the key, where a key has no owner.
+    pub(crate) fn person(&self) -> &str {
+        self.author.actor.as_deref().unwrap_or(&self.author.key)
+    }
+}

@@ -52,6 +52,21 @@ pub(crate) fn percent_decode(text: &[u8]) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// Returns whether all programs can read a JSON text: it has no half of a surrogate pair, and no number beyond a double.
+pub(crate) fn is_readable_json(text: &str) -> bool {
+    fn is_finite(value: &serde_json::Value) -> bool {
+        match value {
+            serde_json::Value::Number(number) => number.as_f64().is_some_and(f64::is_finite),
+            serde_json::Value::Array(items) => items.iter().all(is_finite),
+            serde_json::Value::Object(members) => members.values().all(is_finite),
+            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::String(_) => {
+                true
+            }
+        }
+    }
+    serde_json::from_str(text).is_ok_and(|value| is_finite(&value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

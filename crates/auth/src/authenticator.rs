@@ -202,12 +202,13 @@ impl Authenticator {
     /// copy: the login ends for both who have one.
     async fn login(&self, token: &Token) -> Result<Proof, StoreError> {
         let now = self.clock.now_ms();
-        let proof = self.store.login_by_id(token.org(), token.login_id(), now).await?;
+        let mut proof = self.store.login_by_id(token.org(), token.login_id(), now).await?;
         let hash = token.hash();
         if proof.is_proved_by(&hash) {
             if proof.unshown.as_deref() == Some(&hash[..]) {
                 let (org, login) = (token.org(), token.login_id());
                 self.store.note_shown_cookie(org, login, hash.to_vec(), now).await?;
+                proof.end_former_cookie(now);
             }
             return Ok(proof);
         }
@@ -290,6 +291,7 @@ impl Authenticator {
             cache.beliefs.insert(of.clone(), belief.clone());
             belief
         });
+        keep_proving_secrets(&mut cache.secrets, &of, proof);
         cache.secrets.insert(hash, KnownSecret { of, until_ms });
         belief.touch();
         Believed::hold(belief)
@@ -355,9 +357,7 @@ impl Authenticator {
             {
                 belief.end(); // what it may do has changed: the next request is decided anew
             }
-            secrets.retain(|hash, secret| {
-                secret.of != of || proof.secrets.iter().any(|good| good.hash == hash[..])
-            });
+            keep_proving_secrets(secrets, &of, &proof);
         }
     }
 
@@ -389,6 +389,22 @@ impl Authenticator {
         // No foreign code runs under this lock, so even a poisoned cache is consistent.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Forgets the texts that prove a credential no more, and learns until when the others do.
+fn keep_proving_secrets(
+    secrets: &mut HashMap<[u8; 32], KnownSecret>,
+    of: &CredentialInUse,
+    proof: &Proof,
+) {
+    secrets.retain(|hash, secret| {
+        if secret.of != *of {
+            return true;
+        }
+        let good = proof.secrets.iter().find(|good| good.hash == hash[..]);
+        secret.until_ms = good.and_then(|good| good.until_ms);
+        good.is_some()
+    });
 }
 
 /// Renews the belief in a credential; `None` if there is none, or it proves somebody else now. That one has ended then.

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use domain::{Clock, TimestampMs};
-use store::{CredentialInUse, Principal, Proof};
+use store::{Principal, Proof};
 use tasks::CancellationToken;
 
 /// How long a proof is believed, from before the query that brought it.
@@ -65,10 +65,6 @@ impl Belief {
     #[must_use]
     pub fn principal(&self) -> &Arc<Principal> {
         &self.principal
-    }
-
-    pub(crate) fn credential(&self) -> CredentialInUse {
-        CredentialInUse { org: self.principal.org(), via: self.principal.via().clone() }
     }
 
     /// Returns when the credential stops working; `None` for a key that never does.

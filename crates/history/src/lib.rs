@@ -32,6 +32,6 @@ pub use open_turn::{AskState, CallState, OpenTurn, Standing};
 pub use rebuild::{RebuildError, rebuild_body};
 pub use revert::{Reverting, Savepoint};
 pub use side::{OpenCompaction, OpenTitle, Side};
-pub use squeeze::{FEW_TURNS, Squeeze};
+pub use squeeze::{CIRCLES, Circle, Squeeze};
 pub use transcript::transcript;
 pub use view::{Conversation, View};

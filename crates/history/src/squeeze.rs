@@ -16,14 +16,31 @@ pub struct Squeeze {
     pub has_failed: bool,
     /// The number of turns that began since the newest Compaction, or since the prompt.
     pub turns: u32,
-    /// The number of Compactions in a row that came by themselves after fewer than [`FEW_TURNS`] turns each.
-    pub circles: u32,
+    /// For each of [`CIRCLES`], the number of Compactions in a row that came by themselves after fewer turns than it has.
+    circles: [u32; CIRCLES.len()],
 }
 
-/// Fewer turns than this between two Compactions get nowhere.
-pub const FEW_TURNS: u32 = 3;
+/// Work that gets nowhere: so many Compactions in a row, each after fewer than so many turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Circle {
+    /// The number of Compactions.
+    pub compactions: u32,
+    /// Each came after fewer turns than this.
+    pub turns: u32,
+}
+
+/// The circles in which work ends. The wider one takes longer to be told from work that reads a lot.
+pub const CIRCLES: [Circle; 2] =
+    [Circle { compactions: 3, turns: 3 }, Circle { compactions: 10, turns: 6 }];
 
 impl Squeeze {
+    /// Returns the circle in which the work goes, if it does.
+    #[must_use]
+    pub fn circle(&self) -> Option<Circle> {
+        let mut met = CIRCLES.into_iter().zip(self.circles);
+        met.find_map(|(circle, count)| (count >= circle.compactions).then_some(circle))
+    }
+
     pub(crate) fn turn_began(&mut self) {
         self.completed = 0;
         self.turns = self.turns.saturating_add(1);
@@ -48,7 +65,9 @@ impl Squeeze {
                 self.has_failed = false;
                 // The pieces of one conversation are one Compaction.
                 if self.turns > 0 && started.reason != CompactionReason::Manual {
-                    self.circles = if self.turns < FEW_TURNS { self.circles + 1 } else { 0 };
+                    for (circle, count) in CIRCLES.iter().zip(&mut self.circles) {
+                        *count = if self.turns < circle.turns { *count + 1 } else { 0 };
+                    }
                 }
                 self.turns = 0;
             }

@@ -93,7 +93,8 @@ impl Claims {
     #[must_use]
     pub fn person(&self, issuer: &Issuer) -> Option<Person> {
         let claim = if issuer.is_entra() { "oid" } else { "sub" };
-        let subject = self.text(claim).filter(|subject| subject.len() <= MAX_SUBJECT_BYTES)?;
+        let is_storable = |it: &&str| it.len() <= MAX_SUBJECT_BYTES && !it.contains('\0');
+        let subject = self.text(claim).filter(is_storable)?;
         let shown = |text: &str| -> String {
             text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect()
         };
@@ -156,6 +157,15 @@ mod tests {
     pub(crate) fn claims(value: Value) -> Claims {
         let Value::Object(claims) = value else { panic!("an object") };
         Claims::new(claims)
+    }
+
+    #[test]
+    fn a_subject_that_postgres_cannot_keep_is_none() {
+        let issuer = Issuer::parse("https://id.example.com").expect("an issuer");
+        let subject = |sub: &str| claims(json!({ "sub": sub })).person(&issuer).is_some();
+        assert!(subject("ada"));
+        assert!(!subject("nul\0sub"));
+        assert!(!subject(&"x".repeat(MAX_SUBJECT_BYTES + 1)));
     }
 
     // Attack 5.

@@ -7,7 +7,7 @@ use domain::{
     AttemptId, AttemptStarted, ComponentList, DrainEnd, DrainOutcome, ErrorCode, MessageId,
     NoticeKind, NoticeRecorded, Permitted, Pricing, SessionError, TurnId, TurnStarted,
 };
-use history::{Components, FEW_TURNS, History, hash_hex};
+use history::{Circle, Components, History, hash_hex};
 use llm_protocol::ToolChoice;
 use serde_json::{Map, Value};
 
@@ -27,9 +27,6 @@ tools. Say what was done, what is left, and what you recommend to do next.</noti
 
 /// The most Compactions between two turns: the pieces of a conversation that is many times too large.
 const MAX_COMPACTIONS: u32 = 32;
-
-/// The most Compactions in a row, for one prompt, that come after fewer than [`FEW_TURNS`](history::FEW_TURNS) turns each.
-pub(crate) const MAX_CIRCLES: u32 = 3;
 
 /// The agent and the model that a turn or a Compaction begins with.
 pub(crate) struct Sampled<'a> {
@@ -107,14 +104,12 @@ impl Rules<'_> {
             (false, false) if self.estimated(history, agent) <= limits.hard => Room::Enough,
             (false, false) => Room::No(too_large(size, limits.hard)),
             (true, true) if rests => Room::Enough,
-            (true, _) if squeeze.circles >= MAX_CIRCLES && !mutated!(CirclesGoOn) => {
-                Room::No(in_circles(limits))
-            }
-            (true, _) => match observed.replace(history, &agent.skills) {
-                Ok(_) if rests => Room::WithoutTheOldest,
-                Ok(_) => Room::AfterCompaction,
-                Err(_) if fits => Room::Enough,
-                Err(error) => Room::No(error),
+            (true, _) => match (squeeze.circle(), observed.replace(history, &agent.skills)) {
+                (Some(circle), _) if !mutated!(CirclesGoOn) => Room::No(in_circles(circle, limits)),
+                (_, Ok(_)) if rests => Room::WithoutTheOldest,
+                (_, Ok(_)) => Room::AfterCompaction,
+                (_, Err(_)) if fits => Room::Enough,
+                (_, Err(error)) => Room::No(error),
             },
         }
     }
@@ -353,11 +348,12 @@ fn too_large(size: u64, most: u64) -> SessionError {
 }
 
 /// Returns the error of work that its Compactions keep from getting anywhere.
-pub(crate) fn in_circles(limits: Limits) -> SessionError {
+pub(crate) fn in_circles(circle: Circle, limits: Limits) -> SessionError {
+    let Circle { compactions, turns } = circle;
     SessionError {
         code: ErrorCode::ContextTooLarge.into(),
         message: format!(
-            "the conversation was summarised {MAX_CIRCLES} times in a row with fewer than {FEW_TURNS} turns in between: \
+            "the conversation was summarised {compactions} times in a row with fewer than {turns} turns in between: \
              the work needs more at once than the {} tokens after which this model's conversation is summarised; choose a \
              model with a larger context, or ask for less at once",
             limits.threshold

@@ -19,9 +19,7 @@ use history::{Components, History, OpenCompaction, PendingControl, hash_hex};
 use llm_protocol::{FinishReason, ToolChoice};
 
 use crate::agents::Agent;
-use crate::begin::{
-    MAX_CIRCLES, Sampled, begin_compaction, boundary_failed, first_attempt, in_circles,
-};
+use crate::begin::{Sampled, begin_compaction, boundary_failed, first_attempt, in_circles};
 use crate::boundary::{Next, TurnPlan, end, hand_over};
 use crate::controls::deliver;
 use crate::draft::{Draft, Verdict};
@@ -327,8 +325,8 @@ impl Rules<'_> {
             error: Some(error.clone()),
         });
         settle_overflowed(draft, said, error.clone());
-        if squeeze.circles >= MAX_CIRCLES && !mutated!(CirclesGoOn) {
-            return boundary_failed(draft, in_circles(limits)).map(Some);
+        if let Some(circle) = squeeze.circle().filter(|_| !mutated!(CirclesGoOn)) {
+            return boundary_failed(draft, in_circles(circle, limits)).map(Some);
         }
         if rests && self.leave_out(draft, Some(size), observed).is_ok() {
             return self.go_on(draft, observed).map(Some);

@@ -117,6 +117,15 @@ impl Proof {
     }
 }
 
+impl Proof {
+    /// Lets the former cookie of a login end soon, now that somebody shows the newest.
+    pub fn end_former_cookie(&mut self, now: TimestampMs) {
+        let newest = self.unshown.take();
+        let former = self.secrets.iter_mut().filter(|secret| newest.as_ref() != Some(&secret.hash));
+        former.for_each(|secret| secret.until_ms = Some(now + FORMER_COOKIE));
+    }
+}
+
 /// A row of a valid key with one of its secrets.
 struct KeyRow {
     org_id: Uuid,

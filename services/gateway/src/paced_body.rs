@@ -12,12 +12,17 @@ use tokio::time::{Instant, Sleep};
 const GRACE: Duration = Duration::from_secs(30);
 /// The least bytes in each second of waiting after that: less than the slowest line that people have.
 const LEAST_PER_SECOND: u64 = 1_024;
+/// The longest time that such a rate gives. Whoever sends more than fits into it, an upload or an archive, holds one of few places:
+/// from there on a body comes at 64 times that rate.
+const MOST_SLOWNESS: Duration = Duration::from_mins(15);
+const LARGE_BODIES: u64 = 64;
 
 /// A body whose bytes come at a least rate, or it breaks off. Only the time counts in which we wait for the client.
 pub(crate) struct PacedBody {
     body: Body,
     grace: Duration,
     least_per_second: u64,
+    most_slowness: Duration,
     received: u64,
     waited: Duration,
     /// Since when we wait, and until when at most.
@@ -26,23 +31,31 @@ pub(crate) struct PacedBody {
 
 /// The error of a body that comes too slowly.
 #[derive(Debug, thiserror::Error)]
-#[error("the body comes too slowly: send at least {LEAST_PER_SECOND} bytes a second")]
+#[error(
+    "the body comes too slowly: send at least {LEAST_PER_SECOND} bytes a second, and a large one 64 times as fast"
+)]
 struct TooSlow;
 
 impl PacedBody {
     pub(crate) fn wrap(body: Body) -> Body {
-        Self::wrap_with(body, GRACE, LEAST_PER_SECOND)
+        Self::wrap_with(body, GRACE, LEAST_PER_SECOND, MOST_SLOWNESS)
     }
 
-    fn wrap_with(body: Body, grace: Duration, least_per_second: u64) -> Body {
-        let (received, waited) = (0, Duration::ZERO);
-        Body::new(Self { body, grace, least_per_second, received, waited, waiting: None })
+    fn wrap_with(
+        body: Body,
+        grace: Duration,
+        least_per_second: u64,
+        most_slowness: Duration,
+    ) -> Body {
+        let (received, waited, waiting) = (0, Duration::ZERO, None);
+        Body::new(Self { body, grace, least_per_second, most_slowness, received, waited, waiting })
     }
 
     /// Returns how much longer it may be waited for.
     fn left(&self) -> Duration {
-        let earned = Duration::from_millis(self.received * 1_000 / self.least_per_second);
-        (self.grace + earned).saturating_sub(self.waited)
+        let slowly = Duration::from_millis(self.received * 1_000 / self.least_per_second);
+        (self.grace + slowly.min(self.most_slowness) + slowly / LARGE_BODIES)
+            .saturating_sub(self.waited)
     }
 }
 
@@ -100,21 +113,31 @@ mod tests {
     }
 
     const SHORT: Duration = Duration::from_millis(300);
+    const LONG: Duration = Duration::from_hours(1);
     const OFTEN: Duration = Duration::from_millis(20);
 
     // Finding security-3, low: a body of a byte a second was open for as long as its client liked.
     #[tokio::test]
     async fn a_body_that_trickles_is_ended() {
-        let trickle = PacedBody::wrap_with(body(usize::MAX, 1, OFTEN), SHORT, LEAST_PER_SECOND);
+        let trickle =
+            PacedBody::wrap_with(body(usize::MAX, 1, OFTEN), SHORT, LEAST_PER_SECOND, LONG);
         assert!(to_bytes(trickle, usize::MAX).await.is_err());
         // A slow line is no trickle, though it takes longer than the grace.
-        let slow = PacedBody::wrap_with(body(30, 1_000, OFTEN), SHORT, LEAST_PER_SECOND);
+        let slow = PacedBody::wrap_with(body(30, 1_000, OFTEN), SHORT, LEAST_PER_SECOND, LONG);
         assert_eq!(to_bytes(slow, usize::MAX).await.expect("whole").len(), 30_000);
+    }
+
+    // Probe G2: ten bodies at a little more than the least rate held all uploads of an organisation for days.
+    #[tokio::test]
+    async fn a_large_body_may_not_be_slow_for_ever() {
+        let drip = || body(usize::MAX, 100, OFTEN);
+        let slow = PacedBody::wrap_with(drip(), SHORT, LEAST_PER_SECOND, SHORT);
+        assert!(to_bytes(slow, usize::MAX).await.is_err());
     }
 
     #[tokio::test]
     async fn a_server_that_reads_slowly_blames_no_client() {
-        let slow = PacedBody::wrap_with(body(3, 1, OFTEN), SHORT, LEAST_PER_SECOND);
+        let slow = PacedBody::wrap_with(body(3, 1, OFTEN), SHORT, LEAST_PER_SECOND, LONG);
         let mut pieces = slow.into_data_stream();
         while let Some(piece) = futures::StreamExt::next(&mut pieces).await {
             piece.expect("in time");

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::error::ApiError;
+use crate::text::is_readable_json;
 
 /// The most bytes of it.
 const MAX_BYTES: usize = 16 * 1024;
@@ -38,6 +39,11 @@ impl MetadataRequest {
         let text: String = Box::<str>::from(self.0).into();
         if !text.starts_with('{') {
             return Err(ApiError::invalid("`metadata` is a JSON object"));
+        }
+        if !is_readable_json(&text) {
+            return Err(ApiError::invalid(
+                "`metadata` has a text with half a surrogate pair, or a number that is too large; other programs could not read it",
+            ));
         }
         if text.len() > MAX_BYTES || depth(&text) > MAX_DEPTH {
             return Err(ApiError::Invalid(format!(
@@ -93,6 +99,26 @@ mod tests {
         let long = format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_BYTES));
         for bad in ["null", "[]", "1", &deep(MAX_DEPTH), &long] {
             assert!(checked(bad).is_err(), "{bad:.20}");
+        }
+    }
+
+    /// Such a session made the list of its whole organisation unreadable.
+    #[test]
+    fn what_other_programs_cannot_read_is_refused() {
+        for bad in [
+            r#"{"a":"\ud800"}"#,
+            r#"{"a":["\udc00\ud800"]}"#,
+            r#"{"\ud800":1}"#,
+            r#"{"a":[{"b":1e999}]}"#,
+        ] {
+            assert!(checked(bad).is_err(), "{bad}");
+        }
+        for good in [
+            r#"{"a":"\ud83d\ude00"}"#,
+            r#"{"a":-1e-999}"#,
+            r#"{"a":123456789012345678901234567890}"#,
+        ] {
+            assert_eq!(checked(good).expect("kept"), good);
         }
     }
 

@@ -8,6 +8,7 @@ use store::{ModelNotice, SessionRow};
 
 use super::files::{FileView, SummaryView};
 use super::tokens::{TokensView, Usd};
+use crate::text::is_readable_json;
 
 /// A session.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -211,6 +212,8 @@ impl SessionView {
             },
             metadata: row
                 .metadata
+                // One of before it was looked at would make the whole answer unreadable.
+                .filter(|text| is_readable_json(text))
                 .and_then(|text| RawValue::from_string(text).ok())
                 .map(MetadataView),
             revert: row.revert.map(|staged| RevertView { files: None, ..RevertView::new(staged) }),

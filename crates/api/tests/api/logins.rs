@@ -105,7 +105,8 @@ impl Clock for Ahead {
     }
 
     fn monotonic(&self) -> Duration {
-        self.0.monotonic()
+        let ahead = self.1.load(Ordering::Acquire);
+        self.0.monotonic() + Duration::from_millis(ahead.unsigned_abs())
     }
 }
 

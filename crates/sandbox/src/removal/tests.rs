@@ -143,7 +143,10 @@ fn what_stays_is_told_and_the_rest_goes() {
     );
     let this = std::env::current_exe().expect("this program");
     let mut command = std::process::Command::new("unshare");
-    command.args(["--mount", "--propagation=private", "--", "sh", "-c", &script]).arg(this);
+    // Also for an ordinary user.
+    command
+        .args(["--map-root-user", "--mount", "--propagation=private", "--", "sh", "-c", &script])
+        .arg(this);
     let ended = command.env("REMOVAL_TOP", &top).output().expect("unshare runs");
     let text = String::from_utf8_lossy(&ended.stdout).into_owned();
     if !ended.status.success() && !text.contains("test result") {

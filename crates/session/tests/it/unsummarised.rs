@@ -137,6 +137,27 @@ async fn work_in_circles_ends_and_says_why() -> Result<()> {
     world.check().await
 }
 
+// Probe G3: with three or four turns between two summaries the work went on up to the limit of steps, after 68 summaries.
+#[tokio::test]
+async fn work_in_wider_circles_ends_too() -> Result<()> {
+    let (mut world, session) = known(40_000).await?;
+    let (context_limit, output_limit) = (Some(40_000), Some(4_000));
+    world.model_is(ModelFacts { context_limit, output_limit, ..ModelFacts::default() });
+    let print = shell("head -c 45000 /dev/zero | tr '\\0' x");
+    world.script(says(SUMMARY, 0, "## Objective\nlook again"))?;
+    world.script(Script {
+        matches: "work".into(),
+        tool_calls: vec![print],
+        ..Script::default()
+    })?;
+    world.prompt(&session, "work").await?;
+    assert_eq!(world.settle(&session).await?, [Failed]);
+    let error = last_error(&world, &session).await?;
+    ensure!(error.message.contains("summarised 10 times in a row"), "{error:?}");
+    assert_eq!(outcomes(&world, &session).await?.len(), 10);
+    world.check().await
+}
+
 // Finding core-3 M1: a model without a known limit got the whole conversation, however long.
 #[tokio::test]
 async fn an_unknown_limit_bounds_requests_all_the_same() -> Result<()> {

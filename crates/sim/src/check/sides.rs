@@ -42,16 +42,16 @@ pub(super) struct Sides {
     blocks: bool,
     /// Turns since the newest Compaction of the prompt's work.
     turns: usize,
-    /// Compactions in a row that came by themselves after fewer than three turns each.
-    circles: usize,
+    /// Compactions in a row that came by themselves after fewer than three turns each, and after fewer than six.
+    circles: [usize; 2],
 }
 
 /// The most Compactions between two turns.
 const MOST_IN_A_ROW: usize = 32;
 /// The most of them for one turn that the provider refuses.
 const MOST_OVERFLOWS: usize = 3;
-/// The most Compactions in a row after few turns each.
-const MOST_CIRCLES: usize = 3;
+/// Turns, and the most Compactions in a row that come after fewer.
+const CIRCLES: [(usize, usize); 2] = [(3, 3), (6, 10)];
 /// The most requests for one summary that are refused.
 const MOST_REFUSALS: u32 = 4;
 
@@ -68,7 +68,7 @@ impl Sides {
             failed: None,
             blocks: false,
             turns: 0,
-            circles: 0,
+            circles: [0; 2],
         }
     }
 
@@ -92,7 +92,7 @@ impl Sides {
 
     pub(super) fn promoted(&mut self) {
         (self.completed, self.overflows, self.failed) = (0, 0, None);
-        (self.turns, self.circles) = (0, 0);
+        (self.turns, self.circles) = (0, [0; 2]);
     }
 
     pub(super) fn turn_starts(&mut self) -> Result<(), Violation> {
@@ -130,7 +130,9 @@ impl Sides {
             }
             CompactionReason::Auto => {
                 ensure!(self.completed < MOST_IN_A_ROW, "size: {id} comes after too many others");
-                ensure!(self.circles < MOST_CIRCLES, "size: {id} is one of a circle");
+                let is_circle =
+                    CIRCLES.iter().zip(self.circles).any(|((_, most), count)| count >= *most);
+                ensure!(!is_circle, "size: {id} is one of a circle");
                 let again = self.failed.is_some() && self.fits(&started.scope) && !leaves_out;
                 ensure!(!again, "size: {id} comes right after one that failed");
             }
@@ -192,7 +194,9 @@ impl Sides {
         self.completed += 1;
         self.failed = None;
         if self.turns > 0 && open.reason != CompactionReason::Manual {
-            self.circles = if self.turns < 3 { self.circles + 1 } else { 0 };
+            for ((turns, _), count) in CIRCLES.iter().zip(&mut self.circles) {
+                *count = if self.turns < *turns { *count + 1 } else { 0 };
+            }
         }
         self.turns = 0;
         let most = self.limit * BYTES_PER_TOKEN / 3;

@@ -18,7 +18,7 @@ use crate::error::ApiError;
 use crate::surface::at::At;
 use crate::surface::extract::{CanPrompt, CanRead};
 use crate::surface::paged::JsonText;
-use crate::text::shown;
+use crate::text::{is_readable_json, shown};
 
 /// The largest value of an entry, in bytes.
 const MAX_VALUE_BYTES: usize = 8 * 1024;
@@ -129,6 +129,11 @@ fn value(body: &[u8]) -> Result<String, ApiError> {
     }
     serde_json::from_str::<IgnoredAny>(text)
         .map_err(|error| ApiError::Invalid(format!("the body is to be one JSON value: {error}")))?;
+    if !is_readable_json(text) {
+        return Err(ApiError::invalid(
+            "the value has half a surrogate pair, a number that is too large or more than 127 levels: other programs could not read it",
+        ));
+    }
     Ok(text.to_owned())
 }
 
@@ -140,7 +145,7 @@ mod tests {
     fn a_value_is_one_json_value_of_bounded_size_and_keeps_its_bytes() {
         assert_eq!(value(b" {\"a\": 1.0} \n").expect("a value"), "{\"a\": 1.0}");
         assert_eq!(value(b"null").expect("a value"), "null");
-        for bad in [&b""[..], b"{", b"1 2", b"\xff", b"plain"] {
+        for bad in [&b""[..], b"{", b"1 2", b"\xff", b"plain", b"\"\\ud800\"", b"[1e400]"] {
             assert!(matches!(value(bad), Err(ApiError::Invalid(_))), "{bad:?}");
         }
         let text = |len: usize| format!("\"{}\"", "x".repeat(len - 2));

@@ -1,5 +1,7 @@
 //! Questions about usage, for people who pay for it: sums of a time, in steps and parts, as JSON or CSV.
 
+use std::ops::Range;
+
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use domain::{TimestampMs, Word};
@@ -154,6 +156,9 @@ fn read_word<W: Word>(name: &str, text: &str) -> Result<W, ApiError> {
     })
 }
 
+/// Times from 1970 to the year 9999, in milliseconds: sums of two of them are in range.
+const TIMES: Range<TimestampMs> = 0..253_402_300_800_000;
+
 /// Reads a day of UTC or milliseconds.
 fn time(name: &str, text: &str) -> Result<TimestampMs, ApiError> {
     let day = || -> Option<TimestampMs> {
@@ -161,10 +166,10 @@ fn time(name: &str, text: &str) -> Result<TimestampMs, ApiError> {
         Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
     };
     let instant = || Some(text.parse::<Timestamp>().ok()?.as_millisecond());
-    let read = text.parse().ok().filter(|ms| *ms >= 0).or_else(day).or_else(instant);
-    read.ok_or_else(|| {
+    let read = text.parse().ok().or_else(day).or_else(instant);
+    read.filter(|ms| TIMES.contains(ms)).ok_or_else(|| {
         ApiError::Invalid(format!(
-            "`{name}` is a day such as `2026-11-01`, or milliseconds since 1970, not `{}`",
+            "`{name}` is a day such as `2026-11-01`, or milliseconds since 1970, before the year 10000, not `{}`",
             shown(text)
         ))
     })
@@ -286,6 +291,8 @@ mod tests {
         assert_eq!(by_day.before, Some(by_day.from - 2 * DAY));
         for (from, told) in [
             ("yesterday", "`from` is a day such as"),
+            ("-1", "`from` is a day such as"),
+            ("9223372036854775807", "before the year 10000"),
             ("2026-11-21", "`from` is before `to`"),
             ("2025-01-01", "at most 400 days apart"),
         ] {
