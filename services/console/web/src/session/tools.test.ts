@@ -35,7 +35,8 @@ describe('reads and searches', () => {
   it('say how many they are', () => {
     expect(summaryOf([call('read'), call('read'), call('grep')])).toBe('Read 2 files, searched once');
     expect(summaryOf([call('glob'), call('grep')])).toBe('Searched 2 times');
-    expect(summaryOf([call('read')])).toBe('Read 1 file');
+    const half = () => call('read', { input: { path: 'a.rs' } });
+    expect(summaryOf([half(), half()])).toBe('Read 1 file');
   });
 
   it('of several steps stand in one row', () => {

@@ -126,8 +126,10 @@ export function piecesOf(parts: Part[]): Piece[] {
 
 /** Says what folded calls did: `Read 3 files, searched 2 times`. */
 export function summaryOf(calls: ToolPart[]): string {
-  const reads = calls.filter((call) => kindOf(call.tool) === 'read').length;
-  const searches = calls.length - reads;
+  const isRead = (call: ToolPart) => kindOf(call.tool) === 'read';
+  // Parts of one file are one file.
+  const reads = new Set(calls.filter(isRead).map((call) => subjectOf(call) || call.id)).size;
+  const searches = calls.filter((call) => !isRead(call)).length;
   const words = [
     reads > 0 && `read ${reads} ${reads === 1 ? 'file' : 'files'}`,
     searches > 0 && `searched ${searches === 1 ? 'once' : `${searches} times`}`,
