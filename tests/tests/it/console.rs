@@ -153,6 +153,18 @@ async fn a_person_works_a_day_in_the_console() -> Result<()> {
     up.stop(&world).await
 }
 
+/// What people met on phones, with long sessions and with long prompts, in windows of three sizes.
+#[tokio::test]
+async fn long_sessions_and_phones_are_at_home_in_the_console() -> Result<()> {
+    executable()?; // report a missing executable first
+    let world = World::new().await?;
+    let up = world.up().await?;
+    let (steps, report) = walk("phone.mjs", up.api(), &[], async |_| Ok(())).await?;
+    ensure!(report["faults"] == json!([]), "{report:#}");
+    ensure!(steps.last().is_some_and(|step| step == "signed out"), "{steps:?}");
+    up.stop(&world).await
+}
+
 /// Kills the service and starts it again at the same address.
 async fn restarted(world: &World, up: Up) -> Result<Up> {
     let port = up.api().url().rsplit(':').next().context("a port")?.to_owned();

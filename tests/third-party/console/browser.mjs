@@ -11,8 +11,8 @@ export const launch = (program) =>
  * Opens a tab with cookies of its own. What must not happen goes to `faults`: faults of scripts, breaches of the policy,
  * requests to anybody else.
  */
-export async function tab(browser, service, faults) {
-  const context = await browser.newContext({ viewport: { width: 1400, height: 900 } });
+export async function tab(browser, service, faults, window = { viewport: { width: 1400, height: 900 } }) {
+  const context = await browser.newContext(window);
   const page = await context.newPage();
   page.setDefaultTimeout(LIMIT);
   page.on('pageerror', (error) => faults.push(`script: ${String(error).slice(0, 400)}`));

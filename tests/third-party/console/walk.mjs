@@ -44,7 +44,7 @@ async function walk() {
   seen('signed in');
 
   await go(page, '/first');
-  await page.getByRole('heading', { name: 'Which model shall work for you?' }).waitFor();
+  await page.getByRole('heading', { name: 'Choose a model' }).waitFor();
   await page.getByRole('radio', { name: /Simulated/ }).click();
   await accessible(page, 'first run');
   await page.getByRole('button', { name: 'Use the simulated model' }).click();
@@ -67,7 +67,7 @@ async function walk() {
   await other.addInitScript(axe);
   await signIn(other, service, key);
   await go(other, '/o/ORG/needs');
-  await other.getByText('May it read a file?').waitFor();
+  await other.getByText('Allow it to read a file?').waitFor();
   await accessible(other, 'needs you');
   await other.getByRole('button', { name: 'Allow once' }).click();
   await other.getByText('Nothing waits for you').waitFor();

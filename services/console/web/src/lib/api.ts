@@ -56,7 +56,7 @@ export async function failure(response: Response): Promise<ApiError> {
 
 /** Writes a message of the service as a sentence. */
 export const sentence = (text: string) =>
-  text === '' ? text : text[0]!.toUpperCase() + text.slice(1) + (/[.!?…)]$/.test(text) ? '' : '.');
+  text === '' ? text : text[0]!.toUpperCase() + text.slice(1) + (/[.!?…]\)?$/.test(text) ? '' : '.');
 
 interface Options {
   body?: unknown;

@@ -1,5 +1,6 @@
 /** The calls of all sessions that wait for somebody, read every 5 s while the page is in sight. */
 import { get, Unreachable } from './api';
+import { whenBack } from './sight';
 import type { AskView } from './types';
 
 const EVERY_MS = 5_000;
@@ -36,12 +37,10 @@ export function repeatedly(act: () => unknown): () => void {
   const timer = setInterval(() => {
     if (!document.hidden) void act();
   }, EVERY_MS);
-  const seen = () => {
-    if (!document.hidden) void act();
-  };
-  document.addEventListener('visibilitychange', seen);
+  const ended = new AbortController();
+  whenBack(() => void act(), ended.signal);
   return () => {
     clearInterval(timer);
-    document.removeEventListener('visibilitychange', seen);
+    ended.abort();
   };
 }

@@ -1,6 +1,7 @@
 /** Who is signed in. */
 import { ApiError, request, steadily, useKey, whenSignedOut } from './api';
 import { isPage, returnPath } from './address';
+import { forgetDrafts, type Writer } from './drafts';
 import { go, route } from './router.svelte';
 import type { AuthView, Me } from './types';
 
@@ -21,6 +22,9 @@ export const auth = {
   },
 };
 
+/** Whose drafts this page keeps. */
+export const writer = (): Writer => ({ id: me?.actor.id ?? '', login: !!me?.login });
+
 /** Returns the ways to sign in: those of an organisation, or of the only one that the service has. */
 export const ways = (org?: string) =>
   steadily<AuthView>('GET', `/platform/auth${org ? `?organization=${encodeURIComponent(org)}` : ''}`, { open: true });
@@ -29,7 +33,7 @@ export const ways = (org?: string) =>
 export async function recognise() {
   whenSignedOut(leave);
   try {
-    me = await steadily<Me>('GET', '/platform/me', { open: true });
+    enter(await steadily<Me>('GET', '/platform/me', { open: true }));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     me = undefined;
@@ -76,6 +80,8 @@ export async function signInWithLink(token: string): Promise<Me> {
 }
 
 function enter(view: Me): Me {
+  // A browser may be shared: what somebody else began to write here is not for the next one.
+  forgetDrafts(view.actor.id);
   me = view;
   known = true;
   return view;
@@ -99,6 +105,7 @@ export async function signOut() {
     next = (await request<{ next?: string } | undefined>('POST', '/platform/logout', { open: true }))?.next;
   } finally {
     useKey(undefined);
+    forgetDrafts();
     me = undefined;
     if (next && isPage(next)) location.assign(next);
     else go('/login', { replace: true });

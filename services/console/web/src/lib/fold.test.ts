@@ -111,10 +111,31 @@ describe('a turn', () => {
     expect(lost.messages.map((message) => message.id)).toEqual(['msg_1']);
   });
 
-  it('shows a retry until the next attempt', () => {
-    const retry: [string, object] = ['retry.scheduled', { turn: 'trn_1', ordinal: 1, at: 99, error: { code: 'x', message: 'busy' } }];
+  const retry: [string, object] = ['retry.scheduled', { turn: 'trn_1', ordinal: 2, at: 99, error: { code: 'x', message: 'busy' } }];
+  // As the service writes it: the next attempt in the same moment, and its request after the wait.
+  const attempt: [string, object] = ['attempt.started', { turn: 'trn_1', ordinal: 2 }];
+
+  it('shows a retry while it waits for it', () => {
     expect(turn(retry).retry).toEqual({ at: 99, message: 'busy' });
-    expect(turn(retry, ['attempt.started', {}]).retry).toBeUndefined();
+    expect(turn(retry, attempt).retry).toEqual({ at: 99, message: 'busy' });
+    const later = event({ seq: 9, id: 'evt_9', time: 99, type: 'attempt.started', data: {} });
+    expect(fold(turn(retry), later).retry).toBeUndefined();
+  });
+
+  it('shows no retry once the next attempt brings something', () => {
+    const part = { turn: 'trn_1', part: 'prt_1', offset: 0, text: 'kept' };
+    const intent = { call: 'call_1', part: 'prt_9', tool: 'shell', arguments: '{}' };
+    const usage = { input: 0, output: 0, cost: 0 };
+    const comes: [string, object][] = [
+      ['text.checkpointed', part],
+      ['tool.called', { turn: 'trn_1', message: 'msg_2', intent, state: 'started' }],
+      ['turn.replied', { turn: 'trn_1', message: 'msg_2', parts: [], finish: 'stop' }],
+      ['turn.settled', { turn: 'trn_1', message: 'msg_2', outcome: 'completed', usage }],
+      ['turn.started', { turn: 'trn_2', message: 'msg_3', parent: 'msg_1', agent: 'build', model: { provider: 'p', model: 'm' } }],
+      ['drain.ended', { outcome: 'failed', error: { code: 'x', message: 'busy' } }],
+    ];
+    for (const one of comes) expect(turn(retry, attempt, one).retry, one[0]).toBeUndefined();
+    expect(fold(turn(retry, attempt), delta(0, 'grün')).retry).toBeUndefined();
   });
 
   it('that failed says why', () => {

@@ -301,7 +301,7 @@ function apply(state: Fold, event: LogEvent): Fold {
         completed: time,
       });
     case 'turn.started': {
-      const next: Fold = { ...state, busy: true, error: undefined, outcome: undefined };
+      const next: Fold = { ...state, busy: true, error: undefined, outcome: undefined, retry: undefined };
       const message: Message = {
         id: data.message,
         role: 'assistant',
@@ -318,15 +318,17 @@ function apply(state: Fold, event: LogEvent): Fold {
     case 'retry.scheduled':
       return { ...state, retry: { at: data.at, message: data.error.message } };
     case 'attempt.started':
-      return state.retry ? { ...state, retry: undefined } : state;
+      // The log has the next attempt in the same moment as the retry, long before its request goes out. Only a
+      // later one says that the wait is over.
+      return state.retry && time >= state.retry.at ? withoutRetry(state) : state;
     case 'text.checkpointed':
-      return ofTurn(state, data.turn, (message) =>
+      return ofTurn(withoutRetry(state), data.turn, (message) =>
         message.completed === undefined
           ? heard(message, data.part, 'text', data.offset, data.text)
           : message,
       );
     case 'tool.called':
-      return changed(state, data.message, (message) => called(message, data, time));
+      return changed(withoutRetry(state), data.message, (message) => called(message, data, time));
     case 'tool.started':
       return ofCall(state, data.call, (call) =>
         call.status === 'pending' || call.status === 'asked'
@@ -378,7 +380,7 @@ function apply(state: Fold, event: LogEvent): Fold {
       }));
     }
     case 'turn.replied':
-      return changed(state, data.message, (message) => replied(message, data));
+      return changed(withoutRetry(state), data.message, (message) => replied(message, data));
     case 'turn.settled': {
       if (data.outcome === 'lost' || data.outcome === 'overflowed')
         return without({ ...state, retry: undefined }, data.message);
@@ -440,7 +442,7 @@ function apply(state: Fold, event: LogEvent): Fold {
 function hear(state: Fold, delta: Delta): Fold {
   if (delta.kind !== 'text' && delta.kind !== 'reasoning') return state;
   const kind = delta.kind;
-  return changed(state, delta.message, (message) =>
+  return changed(withoutRetry(state), delta.message, (message) =>
     message.completed === undefined
       ? heard(message, delta.part, kind, delta.offset, delta.text)
       : message,
@@ -577,6 +579,9 @@ const withoutInput = (state: Fold, id: string): Fold =>
   state.waiting.some((input) => input.id === id)
     ? { ...state, waiting: state.waiting.filter((input) => input.id !== id) }
     : state;
+
+/** Once something comes, the wait for the next try is over. */
+const withoutRetry = (state: Fold): Fold => (state.retry ? { ...state, retry: undefined } : state);
 
 const without = (state: Fold, id: string): Fold => ({
   ...withoutInput(state, id),

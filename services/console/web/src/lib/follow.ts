@@ -2,12 +2,15 @@
 import { createParser } from 'eventsource-parser';
 import { failure, headers, pause } from './api';
 import type { Frame } from './fold';
+import { whenBack } from './sight';
 
 /** How long a stream may be silent. The service sends a comment every 15 s. */
 const SILENCE_MS = 32_000;
 const LONGEST_PAUSE_MS = 8_000;
 /** A browser opens six connections to a service. A tab that nobody has looked at for so long gives its one back. */
 const UNSEEN_MS = 60_000;
+/** A page that nobody could see for so long may have slept, and its stream with it: it is not believed. */
+const SLEPT_MS = 2_000;
 
 export type Link = 'live' | 'away' | 'gone' | 'denied';
 
@@ -33,6 +36,10 @@ export async function follow(session: string, follower: Follower, signal: AbortS
     if (signal.aborted) return;
     if (end === 'gone' || end === 'denied') return follower.link(end);
     if (end === 'again') continue;
+    if (end === 'back') {
+      misses = 0;
+      continue;
+    }
     if (end === 'unseen') {
       await seen(signal);
       continue;
@@ -40,7 +47,7 @@ export async function follow(session: string, follower: Follower, signal: AbortS
     // The first miss is nothing to speak of: a gateway was replaced.
     if (++misses > 1) follower.link('away');
     const longest = Math.min(LONGEST_PAUSE_MS, 250 * 2 ** misses);
-    await Promise.race([pause(longest * (0.5 + Math.random() / 2)), online(signal)]);
+    await restOrReturn(longest * (0.5 + Math.random() / 2), signal);
   }
 }
 
@@ -56,11 +63,12 @@ function seen(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Waits until the browser has a network again. */
-function online(signal: AbortSignal): Promise<void> {
-  return new Promise((done) => {
-    if (!navigator.onLine) addEventListener('online', () => done(), { once: true, signal });
-  });
+/** Waits for a while, and no longer than until somebody comes back to the page or the network does. */
+async function restOrReturn(ms: number, signal: AbortSignal) {
+  const over = new AbortController();
+  const back = new Promise<void>((done) => whenBack(() => done(), AbortSignal.any([signal, over.signal])));
+  await Promise.race([pause(ms), back]);
+  over.abort();
 }
 
 async function stream(
@@ -68,21 +76,27 @@ async function stream(
   follower: Follower,
   signal: AbortSignal,
   began: () => void,
-): Promise<'again' | 'gone' | 'denied' | 'unseen' | 'cut'> {
+): Promise<'again' | 'back' | 'gone' | 'denied' | 'unseen' | 'cut'> {
   const cut = new AbortController();
   const stop = () => cut.abort();
   signal.addEventListener('abort', stop, { once: true });
-  let unseen = false;
+  let why: 'unseen' | 'back' | 'cut' = 'cut';
   let leave: ReturnType<typeof setTimeout> | undefined;
   const watch = () => {
     clearTimeout(leave);
     if (!document.hidden) return;
     leave = setTimeout(() => {
-      unseen = true;
+      why = 'unseen';
       stop();
     }, UNSEEN_MS);
   };
   document.addEventListener('visibilitychange', watch, { signal: cut.signal });
+  const returned = (hiddenMs: number) => {
+    if (hiddenMs < SLEPT_MS) return;
+    why = 'back';
+    stop();
+  };
+  whenBack(returned, cut.signal);
   watch();
   let silence = setTimeout(stop, SILENCE_MS);
   let end: 'again' | 'gone' | undefined;
@@ -109,14 +123,14 @@ async function stream(
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     while (!end) {
       const { done, value } = await reader.read();
-      if (done) return 'cut';
+      if (done) return why;
       clearTimeout(silence);
       silence = setTimeout(stop, SILENCE_MS);
       parser.feed(value);
     }
     return end;
   } catch {
-    return unseen ? 'unseen' : 'cut';
+    return why;
   } finally {
     clearTimeout(silence);
     clearTimeout(leave);

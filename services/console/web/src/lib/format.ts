@@ -41,9 +41,22 @@ export function count(value: number): string {
 
 const trimmed = (value: number) => value.toFixed(value < 100 ? 1 : 0).replace(/\.0$/, '');
 
+const grouped = new Intl.NumberFormat('en');
+const money = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const natural = new Intl.Collator('en', { numeric: true });
+
+/** `40,000`: a number in full. */
+export const whole = (value: number) => grouped.format(value);
+
+/** `1 model`, `2 models`. */
+export const counted = (value: number, one: string, more = `${one}s`) => `${whole(value)} ${value === 1 ? one : more}`;
+
+/** Orders names as people count: 1, 2, 10. */
+export const byName = (a: string, b: string) => natural.compare(a, b);
+
 export function usd(value: number): string {
   if (value === 0) return '$0';
-  return value < 0.01 ? '< $0.01' : `$${value.toFixed(2)}`;
+  return value < 0.01 ? '< $0.01' : `$${money.format(value)}`;
 }
 
 export function size(bytes: number): string {
@@ -66,6 +79,15 @@ export function place(directory: string): string {
   return parts.length <= 2 ? directory : `…/${parts.slice(-2).join('/')}`;
 }
 
+/** A path of the service's machine, as somebody types it. Throws a sentence when it is none. */
+export function localDirectory(typed: string): string {
+  const path = typed.trim().replace(/^file:\/\//, '');
+  if (path === '') throw new Error('Write the path of a folder, such as /home/me/code/shop.');
+  if (!path.startsWith('/')) throw new Error('Write the whole path, from / on: the service does not know your home or your current folder.');
+  if (path.split('/').includes('..')) throw new Error('Write the path without `..`.');
+  return path.length > 1 ? path.replace(/\/+$/, '') : path;
+}
+
 /** The directory that stands for a repository: `/HOST/PATH[@REF]`. Throws a sentence when the address is none. */
 export function repositoryDirectory(address: string, ref: string): string {
   const text = address.trim();
@@ -73,7 +95,7 @@ export function repositoryDirectory(address: string, ref: string): string {
   try {
     url = new URL(/^[a-z][a-z0-9+.-]*:/i.test(text) ? text : `https://${text}`);
   } catch {
-    throw new Error('This is no address. One looks like https://github.com/OWNER/NAME.');
+    throw new Error('This is not an address. One looks like https://github.com/OWNER/NAME.');
   }
   if (url.protocol !== 'https:')
     throw new Error('The address begins with https://. Other protocols are not served.');

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { flattened } from './flatten';
 import { read } from './follow';
-import { ago, count, place, repositoryDirectory, titled, took, usd } from './format';
+import { ago, byName, count, counted, localDirectory, place, repositoryDirectory, titled, took, usd, whole } from './format';
 import { lex, safeLink, unescaped, visible } from './markdown';
 import { countsOf, rowsOf } from './patch';
 import { isPage, parse, returnPath } from './address';
@@ -104,6 +104,15 @@ describe('words for people', () => {
     expect([usd(0), usd(0.001), usd(1.5)]).toEqual(['$0', '< $0.01', '$1.50']);
   });
 
+  it('have separators, plurals and the order of people', () => {
+    expect([whole(40_000), whole(999), usd(12_345.6)]).toEqual(['40,000', '999', '$12,345.60']);
+    expect([counted(1, 'model'), counted(2, 'model'), counted(1_200, 'model'), counted(0, 'file')]).toEqual([
+      '1 model', '2 models', '1,200 models', '0 files',
+    ]);
+    expect(['f10', 'f2', 'f1', 'f11'].toSorted(byName)).toEqual(['f1', 'f2', 'f10', 'f11']);
+    expect(['a/10.txt', 'a/9.txt', 'a/1.txt'].toSorted(byName)).toEqual(['a/1.txt', 'a/9.txt', 'a/10.txt']);
+  });
+
   it('name a place by its last parts', () => {
     expect(place('/home/me/code/garden')).toBe('…/code/garden');
     expect(place('/github.com/owner/name@main')).toBe('owner/name@main');
@@ -124,6 +133,20 @@ describe('the address of a repository', () => {
   });
   it('may have one step', () => {
     expect(repositoryDirectory('https://h.org/till.git', '')).toBe('/h.org/till');
+  });
+});
+
+describe('a folder of the machine', () => {
+  it('is a whole path', () => {
+    expect(localDirectory(' /home/me/code/shop/ ')).toBe('/home/me/code/shop');
+    expect(localDirectory('file:///srv/a b')).toBe('/srv/a b');
+    expect(localDirectory('/')).toBe('/');
+  });
+
+  it('that is none says why', () => {
+    for (const path of ['', '  ', 'shop', '~/shop', './shop', '../shop', '/home/../etc', 'C:\\shop']) {
+      expect(() => localDirectory(path), path).toThrow('Write the');
+    }
   });
 });
 

@@ -121,6 +121,29 @@ export interface ModelsView {
   models: ModelView[];
 }
 
+export interface CredentialView {
+  id: string;
+  provider: string;
+  /** Empty: the organisation. */
+  owner: string;
+  label: string;
+  kind: string;
+  hint: string;
+  active: boolean;
+  fault?: string | null;
+  created: number;
+  updated: number;
+}
+
+export interface ProviderSettings {
+  provider: string;
+  overrides?: { api?: string; models?: Record<string, unknown> } & Record<string, unknown>;
+  oauth?: unknown;
+  hasClientSecret?: boolean;
+  updated?: number;
+  [name: string]: unknown;
+}
+
 export interface AgentView {
   name: string;
   description?: string | null;

@@ -1,6 +1,6 @@
 /** Makes a session and gives it its first prompt. */
-import { newId, steadily } from '../lib/api';
-import { modelRequest, type Choice } from '../session/live.svelte';
+import { ApiError, newId, request, steadily } from '../lib/api';
+import { checkSize, modelRequest, type Choice } from '../session/live.svelte';
 import type { ProjectView } from '../lib/types';
 
 export interface Start {
@@ -10,8 +10,9 @@ export interface Start {
   directory?: string;
 }
 
-/** Returns the new session's id. Every step may be sent again, because the ids are ours. */
+/** Returns the new session's id. Every step may be sent again, because the ids are ours. A prompt that is refused leaves no session behind. */
 export async function startSession({ prompt, choice, directory }: Start): Promise<string> {
+  checkSize(prompt);
   const session = newId('ses');
   const place = directory ?? `/workspace/${session.slice(-10)}`;
   const project = await steadily<ProjectView>('POST', '/project/init', { body: { directory: place } });
@@ -19,8 +20,14 @@ export async function startSession({ prompt, choice, directory }: Start): Promis
   const agent = choice.agent ? { agent: choice.agent } : {};
   const body = { id: session, directory: place, ...agent, ...model };
   await steadily('POST', `/project/${project.id}/session`, { body });
-  await steadily('POST', `/platform/session/${session}/message`, {
-    body: { messageID: newId('msg'), text: prompt, ...agent },
-  });
+  try {
+    await steadily('POST', `/platform/session/${session}/message`, {
+      body: { messageID: newId('msg'), text: prompt, ...agent },
+    });
+  } catch (error) {
+    // Without an answer the prompt may have been taken.
+    if (error instanceof ApiError) await request('DELETE', `/platform/session/${session}`).catch(() => undefined);
+    throw error;
+  }
   return session;
 }

@@ -2,6 +2,7 @@
 import { ApiError, get, newId, page, pause, post, request, said, steadily } from '../lib/api';
 import { begin, fold, messageOf, type Fold, type Frame, type Message } from '../lib/fold';
 import { follow, type Link } from '../lib/follow';
+import { size } from '../lib/format';
 import { tell } from '../lib/toast.svelte';
 import type { AskView, InboxView, MessageView, RepositoryView, SessionView } from '../lib/types';
 
@@ -167,6 +168,12 @@ export class LiveSession {
 
   /** Sends a prompt. Returns false when it was not accepted, so that its text is not lost. */
   async send(text: string, delivery: 'steer' | 'queue', choice: Choice): Promise<boolean> {
+    try {
+      checkSize(text);
+    } catch (error) {
+      tell(said(error), { bad: true });
+      return false;
+    }
     const id = newId('msg');
     this.sending = [...this.sending, { id, text, delivery }];
     const model = choice.model && modelRequest(choice.model);
@@ -221,7 +228,18 @@ export class LiveSession {
 }
 
 /** Returns whether a directory stands for a repository: `/HOST/PATH[@REF]`. */
-const isRepository = (directory: string) => /^\/[^/]*[.:][^/]*\/./.test(directory);
+export const isRepository = (directory: string) => /^\/[^/]*[.:][^/]*\/./.test(directory);
+
+/** What one request may carry, in bytes. */
+const LARGEST = 1024 * 1024;
+
+/** Refuses a prompt that is too long for a request, before anything is made or sent for it. */
+export function checkSize(text: string) {
+  const bytes = new TextEncoder().encode(JSON.stringify(text)).length;
+  // Names of agents and models need some room beside it.
+  if (bytes > LARGEST - 4096)
+    throw new Error(`This prompt has ${size(bytes)}, and one may have 1 MiB. Put long material into a file of the project, and name the file here.`);
+}
 
 /** Splits `provider/model`. A model's name may have slashes. */
 export function modelRequest(id: string): { providerID: string; modelID: string } {
