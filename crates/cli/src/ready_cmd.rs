@@ -55,7 +55,14 @@ pub(crate) async fn execute(args: ReadyArgs, screen: &mut Screen) -> Result<u8, 
             let body: String = body.chars().take(200).collect();
             (1, format!("{url}: not ready ({status}): {}", body.trim()))
         }
-        Err(error) => (1, format!("{url}: nobody answers: {}", client::reason(&error))),
+        Err(error) => {
+            let why = client::reason(&error);
+            let line = match client::certificate_fault(&why) {
+                Some(fault) => format!("{url}: its certificate is not trusted: {fault}"),
+                None => format!("{url}: nobody answers: {why}"),
+            };
+            (1, line)
+        }
     };
     screen.out.say(&line)?;
     Ok(code)

@@ -32,6 +32,14 @@ pub enum ClientError {
         /// The system's reason.
         why: String,
     },
+    /// The certificate of the server at the URL is not trusted.
+    #[error("the certificate of the service at {url} is not trusted: {fault}")]
+    Untrusted {
+        /// The service's URL.
+        url: String,
+        /// What is wrong with it, and what helps.
+        fault: String,
+    },
     /// The service took the call and did not answer in time. The call may have had its effect.
     #[error("the service at {url} did not answer within {} s; try again", .limit.as_secs())]
     Silent {
@@ -152,6 +160,7 @@ impl ClientError {
             Self::Forbidden { .. } => Standing::Refused,
             Self::BadUrl { .. }
             | Self::BadKey
+            | Self::Untrusted { .. }
             | Self::Unauthorized { .. }
             | Self::NoKey { .. }
             | Self::Profile(_)
@@ -193,7 +202,11 @@ impl ClientError {
         if error.is_timeout() && !error.is_connect() {
             return Self::Silent { url: url.to_owned(), limit };
         }
-        Self::Unreachable { url: url.to_owned(), why: reason(error) }
+        let (url, why) = (url.to_owned(), reason(error));
+        match certificate_fault(&why) {
+            Some(fault) => Self::Untrusted { url, fault },
+            None => Self::Unreachable { url, why },
+        }
     }
 
     /// Returns the error for a missing or wrong key.
@@ -298,7 +311,7 @@ fn listing(what: &str) -> &'static str {
 
 fn start_hint(url: &str) -> &'static str {
     if super::is_loopback(url) {
-        "start it with ./dev up, or pass --url"
+        "start it with `opencode-cloud up`, or pass --url"
     } else {
         "check --url or OPENCODE_CLOUD_URL and the network"
     }
@@ -320,6 +333,26 @@ pub fn reason(error: &(dyn Error + 'static)) -> String {
         cause = inner;
     }
     cause_text(cause)
+}
+
+/// Returns what is wrong with a server's certificate and what helps, from the innermost cause of a failed connection. `None`
+/// if no certificate is.
+#[must_use]
+pub fn certificate_fault(cause: &str) -> Option<String> {
+    let (_, fault) = cause.split_once("invalid peer certificate: ")?;
+    let has = |word: &str| fault.to_ascii_lowercase().contains(word);
+    let helps = if has("unknownissuer") {
+        "its issuer is unknown here; name the issuer's certificate, a file in PEM, in SSL_CERT_FILE"
+    } else if has("causedasendentity") {
+        "it is the certificate of an authority, which cannot be a server's too; the service needs one that is signed by it"
+    } else if has("not valid for name") || has("notvalidforname") {
+        "it is for another name; use the name in the certificate in --url"
+    } else if has("expired") || has("not valid yet") {
+        "its time is over or has not begun; whoever runs the service has to renew it, or a clock is wrong"
+    } else {
+        return Some(fault.to_owned());
+    };
+    Some(helps.to_owned())
 }
 
 /// Returns a cause without the system's number: `Permission denied`, not `… (os error 13)`.
@@ -357,9 +390,32 @@ mod tests {
     fn each_error_says_what_to_do() {
         let local =
             ClientError::Unreachable { url: "http://localhost:4096".into(), why: "x".into() };
-        assert!(local.to_string().contains("./dev up"), "{local}");
+        assert!(local.to_string().contains("`opencode-cloud up`"), "{local}");
         let remote = ClientError::Unreachable { url: "https://oc.example".into(), why: "x".into() };
-        assert!(!remote.to_string().contains("./dev up"), "{remote}");
+        assert!(!remote.to_string().contains("opencode-cloud up"), "{remote}");
+    }
+
+    // Finding reports 28: the advice was to start the service, with a command that a release does not have.
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_named() {
+        let cases = [
+            ("UnknownIssuer", "SSL_CERT_FILE"),
+            ("Other(OtherError(CaUsedAsEndEntity))", "of an authority"),
+            (
+                "certificate not valid for name \"a\"; certificate is only valid for b",
+                "another name",
+            ),
+            ("certificate expired: verification time 9", "renew"),
+            ("BadSignature", "BadSignature"),
+        ];
+        for (fault, words) in cases {
+            let fault = certificate_fault(&format!("invalid peer certificate: {fault}"));
+            let url = "https://oc.example".into();
+            let told = ClientError::Untrusted { url, fault: fault.expect("a fault") };
+            assert!(told.to_string().contains(words), "{told}");
+            assert!(!told.is_transient(), "{told}");
+        }
+        assert_eq!(certificate_fault("Connection refused"), None);
     }
 
     // Finding trial 9: a command without any key said that the service refused the key.

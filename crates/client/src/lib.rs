@@ -30,7 +30,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 
 pub use calls::parsed;
-pub use error::{ClientError, cause_text, reason};
+pub use error::{ClientError, cause_text, certificate_fault, reason};
 pub use item::{Delta, DeltaKind, LogEvent, LogItem};
 pub use log::LogFollower;
 pub use options::{ClientOptions, KeySource, ServiceAccess};

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
-use llm_client::{ProviderTransport, TransportError, WireRequest, WireResponse};
+use llm_client::{ProviderTransport, TransportError, WireRequest, WireResponse, certificate_fault};
 use llm_protocol::Delivery;
 use reqwest::{Certificate, ClientBuilder, Proxy, Url, redirect, retry};
 use tokio::net::TcpStream;
@@ -355,7 +355,8 @@ pub(crate) fn failure(error: reqwest::Error, delivery: Delivery) -> EgressError 
         }
         source = cause.source();
     }
-    EgressError::Network { delivery, message: chain(&error.without_url()) }
+    let causes = chain(&error.without_url());
+    EgressError::Network { delivery, message: certificate_fault(&causes).unwrap_or(causes) }
 }
 
 /// Converts an error for the client of providers.

@@ -15,6 +15,7 @@ use crate::files::{Capture, Files};
 use crate::open_turn::OpenTurn;
 use crate::revert::{Reverting, Savepoint};
 use crate::side::{OpenCompaction, OpenTitle, Side, turn_of};
+use crate::silence::Silence;
 use crate::squeeze::Squeeze;
 use crate::transcript::transcript;
 use crate::{Components, Conversation, View};
@@ -77,6 +78,7 @@ struct State {
     failed_summaries: FailedSummaries,
     accepted: AcceptedSize,
     failures: u32,
+    silence: Silence,
     last_usage: Option<(TurnUsage, usize)>,
     files: Files,
     /// The models with notices, without their variants.
@@ -306,6 +308,7 @@ impl History {
                 state.model = Some(promoted.model.clone());
                 state.last_prompt = Some(promoted.message.clone());
                 state.steps = 0;
+                state.silence = Silence::default();
                 state.squeeze = Squeeze::default();
             }
             SessionEvent::EpochStarted(epoch) => {
@@ -358,8 +361,11 @@ impl History {
             | SessionEvent::ToolCalled(_)
             | SessionEvent::ToolAsked(_)
             | SessionEvent::ToolAnswered(_)
-            | SessionEvent::ToolStarted(_)
-            | SessionEvent::TurnReplied(_) => state.apply_to_open(event),
+            | SessionEvent::ToolStarted(_) => state.apply_to_open(event),
+            SessionEvent::TurnReplied(replied) => {
+                state.silence.replied(replied);
+                state.apply_to_open(event);
+            }
             SessionEvent::RetryScheduled(_) => state.failures += 1,
             SessionEvent::TurnSettled(settled) => {
                 self.settle(seq, settled.outcome);
@@ -375,6 +381,7 @@ impl History {
                 state.interrupt = None;
                 state.resumed = false;
                 state.failures = 0;
+                state.silence = Silence::default();
             }
             SessionEvent::PromptAdmitted(prompt) => {
                 state.narrow &= !prompt.wake;

@@ -19,6 +19,7 @@ mod open_turn;
 mod rebuild;
 mod revert;
 mod side;
+mod silence;
 mod squeeze;
 mod transcript;
 mod view;

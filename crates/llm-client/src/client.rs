@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::reqwest_transport::ReqwestTransport;
 use crate::route::Route;
 use crate::secret::Redactor;
-use crate::stream::{Bounds, LlmStream, Reading};
+use crate::stream::{Bounds, LlmStream, Reading, stated_error};
 use crate::transport::{ProviderTransport, WireRequest, WireResponse};
 
 /// The most bytes of an error's body that are read.
@@ -180,7 +180,7 @@ fn advice(headers: &HeaderMap) -> Option<RetryAdvice> {
 /// Returns the error in an answer with status 200: some gateways send JSON errors that way.
 fn not_a_stream(headers: &HeaderMap, body: &str) -> LlmError {
     let json = value_of(body).unwrap_or_default();
-    if let Some(error) = json.get("error").filter(|error| !error.is_null()) {
+    if let Some(error) = stated_error(&json) {
         let error = classify_in_stream(error);
         return LlmError::accepted(error.reason, &error.message);
     }

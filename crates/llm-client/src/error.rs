@@ -6,6 +6,7 @@ use std::time::Duration;
 use llm_protocol::retry::Schedule;
 use llm_protocol::{DecodeError, Delivery, ErrorEvent, ErrorReason, ProviderError, truncate};
 
+use crate::certificate::UNTRUSTED;
 use crate::endpoint::InvalidEndpoint;
 use crate::transport::TransportError;
 
@@ -77,10 +78,22 @@ impl LlmError {
             retry_after_ms: self.retry_after().and_then(|wait| wait.as_millis().try_into().ok()),
             delivery: self.delivery,
             status: self.status,
-            message: self.reason.user_message(),
+            message: self.advice_text(),
             provider_message: self.provider_message.clone(),
             request_id: self.request_id.clone(),
         }
+    }
+
+    /// Says what happened and what to do. A certificate that is not trusted has its own sentence.
+    fn advice_text(&self) -> String {
+        if self.is_untrusted() {
+            return self.provider_message.clone();
+        }
+        self.reason.user_message()
+    }
+
+    fn is_untrusted(&self) -> bool {
+        self.delivery == Delivery::NotSent && self.provider_message.starts_with(UNTRUSTED)
     }
 
     /// Returns the wait that the provider asks for before a retry.
@@ -100,6 +113,25 @@ impl LlmError {
             Some(RetryAdvice::Retry { .. }) => true,
             Some(RetryAdvice::GiveUp) => false,
             None => self.reason.is_retryable(),
+        }
+    }
+
+    /// Returns whether the provider refused the request as too large, or in words that may hide it.
+    #[must_use]
+    pub fn may_be_overflow(&self) -> bool {
+        let is_about_body = matches!(self.status, None | Some(200 | 400 | 413 | 422));
+        match self.reason {
+            ErrorReason::ContextOverflow => true,
+            ErrorReason::InvalidRequest | ErrorReason::Unknown => {
+                is_about_body && self.delivery == Delivery::Accepted
+            }
+            ErrorReason::Authentication
+            | ErrorReason::RateLimit { .. }
+            | ErrorReason::Quota
+            | ErrorReason::ContentPolicy
+            | ErrorReason::Transport { .. }
+            | ErrorReason::ProviderInternal { .. }
+            | ErrorReason::InvalidOutput { .. } => false,
         }
     }
 
@@ -137,7 +169,10 @@ impl fmt::Display for LlmError {
             // No provider saw the credentials, so none refused them.
             f.write_str("the credentials for the model provider cannot be used")?;
         } else {
-            f.write_str(&self.reason.user_message())?;
+            f.write_str(&self.advice_text())?;
+        }
+        if self.is_untrusted() {
+            return Ok(());
         }
         match (self.status.filter(|status| *status >= 300), self.provider_message.as_str()) {
             (None, "") => Ok(()),
@@ -164,7 +199,10 @@ impl From<InvalidEndpoint> for LlmError {
 
 impl From<TransportError> for LlmError {
     fn from(error: TransportError) -> Self {
-        Self::transport(error.delivery, &error.message)
+        let mut failed = Self::transport(error.delivery, &error.message);
+        // No other try changes a certificate.
+        failed.advice = failed.is_untrusted().then_some(RetryAdvice::GiveUp);
+        failed
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod answer;
 mod auth;
+mod certificate;
 mod client;
 mod dispatch;
 mod endpoint;
@@ -29,6 +30,7 @@ mod transport;
 
 pub use answer::Answer;
 pub use auth::{Auth, TokenSource};
+pub use certificate::certificate_fault;
 pub use client::{Client, ClientError};
 pub use endpoint::{ByBody, Endpoint, InvalidEndpoint, normalize_base_url};
 pub use error::{LlmError, RetryAdvice};

@@ -7,6 +7,7 @@ use futures::StreamExt;
 use llm_protocol::Delivery;
 use reqwest::{ClientBuilder, Url, redirect, retry};
 
+use crate::certificate::certificate_fault;
 use crate::client::ClientError;
 use crate::options::Options;
 use crate::transport::{ProviderTransport, TransportError, WireRequest, WireResponse};
@@ -110,7 +111,8 @@ pub fn is_refused_unseen(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 fn failure(error: reqwest::Error, delivery: Delivery) -> TransportError {
-    TransportError { delivery, message: chain(&error.without_url()) }
+    let causes = chain(&error.without_url());
+    TransportError { delivery, message: certificate_fault(&causes).unwrap_or(causes) }
 }
 
 /// Returns the error with its causes: reqwest's own text ("error sending request") says nothing alone.

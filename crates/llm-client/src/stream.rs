@@ -13,6 +13,8 @@ use llm_protocol::{
     DecodeError, Decoder, Delivery, ErrorReason, FinishReason, Framer, LlmEvent, Usage,
     classify_in_stream, value_of,
 };
+use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::client::{redacted, request_id};
 use crate::error::LlmError;
@@ -22,6 +24,10 @@ use crate::transport::{TransportError, WireResponse};
 /// The longest wait for the end of a body after the end of the answer. Only a connection whose body was read
 /// to its end can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// The longest wait for counts after the model has stopped. Some servers neither end their streams nor close the
+/// connection.
+const COUNTS_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The events of one answer. It ends after `Finish` or the first error; events that came whole before an
 /// error are yielded first. Dropping it aborts the request.
@@ -92,6 +98,10 @@ pub(crate) struct Reading {
     start: Vec<u8>,
     /// The bytes that the model wrote.
     said_bytes: usize,
+    /// The model has stopped, and the answer ends then whatever else comes.
+    ends_at: Option<Instant>,
+    /// The model said more after it had stopped: its server says that it stops with each piece.
+    stops_often: bool,
     redactor: Redactor,
     status: u16,
     request_id: Option<String>,
@@ -116,6 +126,8 @@ impl Reading {
             frames: 0,
             start: Vec::new(),
             said_bytes: 0,
+            ends_at: None,
+            stops_often: false,
             redactor,
             status: response.status.as_u16(),
             request_id: request_id(&response.headers),
@@ -139,10 +151,13 @@ impl Reading {
 
     /// Reads one chunk. Keeps the decoder only while the answer continues.
     async fn read(&mut self, mut decoder: Decoder) -> Result<(), LlmError> {
-        let chunk = match tokio::time::timeout(self.bounds.silence, self.body.next()).await {
+        let silence = Instant::now() + self.bounds.silence;
+        let until = self.ends_at.map_or(silence, |ends_at| ends_at.min(silence));
+        let chunk = match tokio::time::timeout_at(until, self.body.next()).await {
             Ok(Some(Ok(chunk))) => chunk,
             Ok(None) => return self.end(decoder, None),
             Ok(Some(Err(error))) => return self.end(decoder, Some(error.into())),
+            Err(_) if self.ends_at.is_some() => return self.end(decoder, None),
             Err(_) => {
                 let waited = format!("nothing more came for {:?}", self.bounds.silence);
                 let error = LlmError::transport(Delivery::Accepted, &waited);
@@ -157,8 +172,11 @@ impl Reading {
         let mut frames = Vec::new();
         let framed = self.framer.push_into(&chunk, &mut frames);
         for data in frames {
+            let had_stopped = decoder.has_stopped();
             let events = decoder.push(&data).map_err(|error| self.broken(error))?;
-            self.said_bytes += events.iter().map(said_bytes).sum::<usize>();
+            let said = events.iter().map(said_bytes).sum::<usize>();
+            self.said_bytes += said;
+            self.stops_often |= had_stopped && said > 0;
             self.ready.extend(events);
             self.frames += 1;
             self.start = Vec::new();
@@ -167,6 +185,11 @@ impl Reading {
         if decoder.is_done() {
             self.drain().await;
             return self.end(decoder, None);
+        }
+        if self.stops_often {
+            self.ends_at = None;
+        } else if decoder.has_stopped() {
+            self.ends_at.get_or_insert_with(|| Instant::now() + COUNTS_TIMEOUT);
         }
         self.decoder = Some(decoder);
         Ok(())
@@ -259,8 +282,7 @@ impl Reading {
     fn stated(&self) -> Option<LlmError> {
         let json = value_of(std::str::from_utf8(&self.start).ok()?).ok()?;
         let json = json.get(0).unwrap_or(&json); // Gemini wraps its error in a list of one
-        let error = json.get("error").filter(|error| !error.is_null())?;
-        let error = classify_in_stream(error);
+        let error = classify_in_stream(stated_error(json)?);
         Some(LlmError::accepted(error.reason, &error.message))
     }
 
@@ -270,6 +292,21 @@ impl Reading {
         error.request_id = self.request_id.take();
         redacted(&self.redactor, error)
     }
+}
+
+/// Returns the error in a JSON value that is no frame: its `error`, or itself if it has the code of one (Baidu,
+/// MiniMax, and gateways that send code and message alone).
+pub(crate) fn stated_error(json: &Value) -> Option<&Value> {
+    let has = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
+    if has("error") {
+        return json.get("error");
+    }
+    let base = json.pointer("/base_resp/status_code").and_then(Value::as_i64);
+    let is_fine =
+        json.get("code").and_then(Value::as_i64).is_some_and(|code| matches!(code, 0 | 200));
+    let is_coded = has("code") && !is_fine && (has("message") || has("msg"));
+    let is_coded = is_coded || has("error_code");
+    (is_coded || base.is_some_and(|code| code != 0)).then_some(json)
 }
 
 /// Returns the number of bytes in an event that the model wrote.

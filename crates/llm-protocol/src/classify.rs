@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::google_error::google_reason;
+use crate::overflow::{is_about_media, is_overflow};
 use crate::surrogates::value_of;
 
 /// Classifies an answer whose status is not a success.
@@ -42,7 +43,9 @@ pub fn classify_named(
 #[must_use]
 pub fn classify_in_stream(error: &Value) -> ProviderError {
     let stated = Stated::from_error(error);
-    let status = stated.codes.iter().find_map(|code| code.parse::<u16>().ok()).unwrap_or(0);
+    // Other numbers are codes of the provider's own (Z.ai).
+    let statuses = stated.codes.iter().filter_map(|code| code.parse::<u16>().ok());
+    let status = statuses.into_iter().find(|code| (100..600).contains(code)).unwrap_or(0);
     let named = || by_name(&stated.codes);
     let reason =
         stated.refine(status, None).or_else(named).unwrap_or_else(|| by_status(status, None));
@@ -171,8 +174,13 @@ impl Stated {
         let message = error.as_str().map(str::to_owned);
         let message = message.or_else(|| text("message")).or_else(|| text("detail"));
         let message = message.or_else(|| text("Message")); // AWS, before it reaches the service
+        // Baidu and gateways of its form, and MiniMax's `base_resp`.
+        let message = message.or_else(|| text("error_msg")).or_else(|| text("msg"));
+        let base = error.get("base_resp").unwrap_or(&Value::Null);
+        let message =
+            message.or_else(|| base.get("status_msg").and_then(Value::as_str).map(str::to_owned));
         let stated = Self {
-            codes: ["code", "type", "status"].into_iter().filter_map(code).collect(),
+            codes: ["code", "type", "status", "error_code"].into_iter().filter_map(code).collect(),
             message: message.unwrap_or_default(),
             google: google_reason(error),
         };
@@ -201,18 +209,23 @@ impl Stated {
             self.codes.iter().any(|code| words.iter().any(|word| code.contains(word)))
         };
         let said = |words: &[&str]| words.iter().any(|word| message.contains(word));
-        if code(OVERFLOW_CODES)
-            || (may_be_overflow(status) && said(OVERFLOW_PHRASES))
+        if is_overflow(status, &self.codes, &message)
             || (matches!(status, 0 | 413 | 429) && exceeds_its_limit(&message))
-            // Cerebras sends an overflow as a bare 400.
-            || (status == 400 && message.is_empty())
         {
             return Some(ErrorReason::ContextOverflow);
+        }
+        // A shorter conversation would still have the picture.
+        if status == 413 && is_about_media(&message) {
+            return Some(ErrorReason::InvalidRequest);
         }
         if matches!(status, 0 | 400) && said(KEY_PHRASES) {
             return Some(ErrorReason::Authentication);
         }
-        if code(POLICY_CODES) || (matches!(status, 0 | 400 | 403 | 422) && said(POLICY_PHRASES)) {
+        let numbered = self.codes.iter().any(|code| POLICY_NUMBERS.contains(&code.as_str()));
+        if code(POLICY_CODES)
+            || numbered
+            || (matches!(status, 0 | 400 | 403 | 422) && said(POLICY_PHRASES))
+        {
             return Some(ErrorReason::ContentPolicy);
         }
         if let Some(reason) = self.google {
@@ -266,48 +279,26 @@ fn exceeds_its_limit(message: &str) -> bool {
     }
 }
 
-/// Returns whether a body with this status may report an overflow. Local servers answer 500 where hosted ones
-/// answer 400.
-fn may_be_overflow(status: u16) -> bool {
-    matches!(status, 0 | 400 | 413 | 422 | 500)
-}
-
-const OVERFLOW_CODES: &[&str] = &[
-    "context_length_exceeded",
-    "exceed_context_size",
-    "request_too_large",
-    // GitHub Copilot.
-    "model_max_prompt_tokens_exceeded",
-];
-const OVERFLOW_PHRASES: &[&str] = &[
-    "maximum context length",
-    "context window",
-    "context length",
-    "context size",
-    "prompt is too long",
-    "input is too long",
-    "input token count",
-    "exceed context limit",
-    "maximum prompt length",
-    "reduce the length of the messages",
-    // Amazon Nova on Bedrock, as a 400 or in the stream.
-    "input tokens exceeded",
-    // GitHub Copilot: `prompt token count of 140000 exceeds the limit of 128000`.
-    "prompt token count",
-    // Moonshot's Kimi: `Your request exceeded model token limit: 262144`.
-    "exceeded model token limit",
-    // Z.ai has two phrases.
-    "more than max tokens allowed",
-    "prompt exceeds max length",
-    // Ollama.
-    "prompt too long",
-    // Mistral: `Prompt contains 40000 tokens … too large for model with 32768 maximum context length`.
-    "too large for model with",
-];
 /// xAI sends a wrong key with the status of an invalid request.
 const KEY_PHRASES: &[&str] = &["incorrect api key", "invalid api key"];
-const POLICY_CODES: &[&str] =
-    &["content_policy", "content_filter", "responsibleaipolicy", "moderation", "safety"];
+const POLICY_CODES: &[&str] = &[
+    "content_policy",
+    "content_filter",
+    "responsibleaipolicy",
+    "moderation",
+    "safety",
+    "policy_violation",
+    "cyber_policy",
+    "content_violation",
+    // Alibaba and Volcengine.
+    "datainspection",
+    "data_inspection",
+    "sensitivecontent",
+    "sensitive_content",
+    "prohibited_content",
+];
+/// Codes without words, of Z.ai and MiniMax.
+const POLICY_NUMBERS: &[&str] = &["1301", "1026", "1027"];
 const POLICY_PHRASES: &[&str] = &[
     "content policy",
     "content management policy",
@@ -315,6 +306,30 @@ const POLICY_PHRASES: &[&str] = &[
     "flagged",
     "moderation",
     "usage policies",
+    "usage policy",
+    "usage guidelines",
+    // OpenAI, with the code `invalid_prompt`.
+    "for safety reasons",
+    "safety system",
+    "safety filter",
+    "safety check",
+    "content safety",
+    "content filter",
+    "responsible ai",
+    "violates our policies",
+    "violating our policies",
+    "inappropriate content",
+    "sensitive content",
+    "sensitive information",
+    "new_sensitive",
+    // DeepSeek and Moonshot.
+    "content exists risk",
+    "considered high risk",
+    "敏感",
+    "不安全",
+    "内容安全",
+    "违规",
+    "违反",
 ];
 const QUOTA_CODES: &[&str] = &[
     "insufficient_quota",

@@ -215,3 +215,50 @@ fn a_wrong_key_and_slow_down_are_known() {
     let slow = json!({"code": "slow_down", "message": "Please slow down"});
     assert!(classify_in_stream(&slow).reason.is_retryable());
 }
+
+// Finding heldout-3: a prompt that OpenAI refuses for safety was an invalid request. So were its brothers elsewhere.
+#[test]
+fn refusals_of_content_are_known_in_every_providers_words() {
+    let bodies = [
+        (
+            400,
+            json!({"error": {"message": "Invalid prompt: we've limited access to this content for safety reasons.", "type": "invalid_request_error", "code": "invalid_prompt"}}),
+        ),
+        (
+            400,
+            json!({"error": {"message": "Invalid prompt: your prompt was flagged as potentially violating our usage policy.", "code": "invalid_prompt"}}),
+        ),
+        (
+            400,
+            json!({"error": {"message": "Your request was rejected as a result of our safety system.", "code": "moderation_blocked"}}),
+        ),
+        (
+            400,
+            json!({"code": "DataInspectionFailed", "message": "Input data may contain inappropriate content."}),
+        ),
+        (
+            400,
+            json!({"error": {"code": "1301", "message": "系统检测到输入或生成内容可能包含不安全或敏感内容"}}),
+        ),
+        (400, json!({"error": {"code": "InputTextSensitiveContentDetected", "message": "no"}})),
+        (
+            400,
+            json!({"error": {"message": "Content Exists Risk", "type": "invalid_request_error"}}),
+        ),
+        (
+            400,
+            json!({"error": {"message": "The request was rejected because it was considered high risk", "type": "content_filter"}}),
+        ),
+        (
+            403,
+            json!({"error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"}),
+        ),
+    ];
+    for (status, body) in bodies {
+        assert_eq!(reason(status, &body.to_string()), ErrorReason::ContentPolicy, "{body}");
+    }
+    let failed = json!({"code": "invalid_prompt", "message": "Invalid prompt: limited access to this content for safety reasons."});
+    assert_eq!(classify_in_stream(&failed).reason, ErrorReason::ContentPolicy);
+    let invalid = json!({"error": {"message": "Invalid prompt: messages must alternate", "code": "invalid_prompt"}});
+    assert_eq!(reason(400, &invalid.to_string()), ErrorReason::InvalidRequest);
+}

@@ -28,6 +28,10 @@ pub struct Dialect {
     /// `reasoning_details`). Chat only; without it, reasoning is not sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_field: Option<String>,
+    /// The deployment refuses a message with calls that lacks its reasoning, so the field is there, and empty if
+    /// there is no reasoning: another model made the calls, or this one did not think. Chat only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reasoning_with_calls: bool,
     /// Sends prompt-cache marks inside the messages, in Anthropic's form. Chat only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inline_cache: bool,

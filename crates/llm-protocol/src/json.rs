@@ -107,9 +107,65 @@ pub(crate) const MAX_COUNT: u64 = 1_000_000_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Count(pub(crate) Option<u64>);
 
-/// Returns the input with what was read from a cache. Some servers count only what was not: then there is less than was read.
+/// Returns the input with what a cache read and wrote. Some servers count only the rest: then there is less than that.
 pub(crate) fn inclusive_input(input: u64, cached: u64) -> u64 {
     if cached > input { input.saturating_add(cached) } else { input }
+}
+
+/// What was written to a cache, beside OpenAI's counts, which have no name for it. Proxies for Anthropic and others add
+/// theirs, next to the counts or in the details of the input: some several, of the same tokens.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CacheWrites {
+    /// Anthropic's own, as LiteLLM, Qwen and others send it.
+    cache_creation_input_tokens: Count,
+    /// LiteLLM, in the details.
+    cache_creation_tokens: Count,
+    /// New API, in the details.
+    cached_creation_tokens: Count,
+    /// OpenRouter, in the details.
+    cache_write_tokens: Count,
+    cache_write_input_tokens: Count,
+    /// Bedrock's names, and those of clients in camel case.
+    #[serde(rename = "cacheWriteInputTokens")]
+    bedrock: Count,
+    #[serde(rename = "cacheCreationInputTokens")]
+    camel: Count,
+    #[serde(deserialize_with = "read_counts")]
+    cache_creation: Option<CacheCreation>,
+}
+
+/// Anthropic's split by the time that the cache keeps it.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CacheCreation {
+    ephemeral_5m_input_tokens: Count,
+    ephemeral_1h_input_tokens: Count,
+}
+
+impl CacheCreation {
+    /// Returns the tokens of both times, if either is said.
+    pub(crate) fn total(self) -> Option<u64> {
+        let both = [self.ephemeral_5m_input_tokens.0, self.ephemeral_1h_input_tokens.0];
+        both.into_iter().flatten().reduce(u64::saturating_add)
+    }
+}
+
+impl CacheWrites {
+    /// Returns the tokens, whatever they are called: the most of any name. `None` if none is said.
+    pub(crate) fn total(self) -> Option<u64> {
+        let names = [
+            self.cache_creation_input_tokens,
+            self.cache_creation_tokens,
+            self.cached_creation_tokens,
+            self.cache_write_tokens,
+            self.cache_write_input_tokens,
+            self.bedrock,
+            self.camel,
+            Count(self.cache_creation.and_then(CacheCreation::total)),
+        ];
+        names.into_iter().filter_map(|count| count.0).max()
+    }
 }
 
 /// Reads an object of counts. Anything else becomes `None`, as a bad [`Count`] does.

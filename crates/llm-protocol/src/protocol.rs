@@ -78,6 +78,12 @@ macro_rules! protocols {
                 match self { $(Self::$name(decoder) => decoder.is_done(),)+ }
             }
 
+            /// Returns whether the model has stopped: only counts and the end of the stream may still come.
+            #[must_use]
+            pub fn has_stopped(&self) -> bool {
+                match self { $(Self::$name(decoder) => decoder.has_stopped(),)+ }
+            }
+
             /// Ends the stream.
             ///
             /// # Errors

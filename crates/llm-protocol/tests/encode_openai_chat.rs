@@ -293,6 +293,26 @@ fn reasoning_goes_back_in_the_field_that_takes_it() {
     assert_eq!(message(&request, openrouter()), json!({"role": "assistant", "content": "So."}));
 }
 
+// Finding reports 9: DeepSeek and Kimi refuse a message with calls that lacks the field.
+#[test]
+fn calls_have_their_reasoning_even_if_there_is_none() {
+    let call = || Part::ToolCall(ToolCall::new("c", "read", "{}"));
+    let thought =
+        |text: &str| Part::Reasoning(TextPart { text: text.into(), provider_metadata: None });
+    let differs = || json!({"reasoningField": "reasoning_content", "reasoningWithCalls": true});
+    let reasoning = |parts: Vec<Part>, differs: Value| {
+        let request = LlmRequest::new("m", vec![Message::assistant(parts)]);
+        body_for(&request, differs)["messages"][0].get("reasoning_content").cloned()
+    };
+    assert_eq!(reasoning(vec![call()], differs()), Some(json!("")));
+    assert_eq!(reasoning(vec![Part::text("So."), call(), call()], differs()), Some(json!("")));
+    assert_eq!(reasoning(vec![thought(""), call()], differs()), Some(json!("")));
+    assert_eq!(reasoning(vec![thought("hm"), call()], differs()), Some(json!("hm")));
+    assert_eq!(reasoning(vec![Part::text("So.")], differs()), None, "no call, no need");
+    let plain = json!({"reasoningField": "reasoning_content"});
+    assert_eq!(reasoning(vec![call()], plain), None, "others may not know the field");
+}
+
 #[test]
 fn cache_marks_are_in_the_messages_where_the_deployment_has_them() {
     let image =

@@ -146,7 +146,7 @@ fn a_refused_request_is_what_we_would_send_and_its_error_is_invalid_request() {
 #[test]
 fn any_cuts_of_a_recording_give_the_same_events_or_are_found() {
     let names: Vec<_> = recordings().iter().map(|recording| recording.name).collect();
-    assert_any_cuts(ANTHROPIC, &names, "message_stop");
+    assert_any_cuts(ANTHROPIC, &names, "message_delta");
 }
 
 proptest! {

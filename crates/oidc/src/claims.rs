@@ -38,7 +38,9 @@ pub struct Person {
 pub enum Groups {
     /// All groups. Empty: the claim is there and names none.
     Known(Vec<String>),
-    /// The provider left groups out, for this reason.
+    /// The person is in more groups than the provider or we can tell, for this reason.
+    TooMany(String),
+    /// The claim has no groups, for this reason.
     Unknown(String),
     /// The claim is not there.
     Absent,
@@ -55,16 +57,16 @@ impl Claims {
         self.0.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
     }
 
-    /// Returns whether a claim is there.
+    /// Returns whether a claim is there, by its name or a path to it.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        find(&self.0, name).is_some()
     }
 
     /// Returns when the person last proved who they are to the provider, in milliseconds, if it says so (`auth_time`).
     #[must_use]
     pub fn auth_ms(&self) -> Option<TimestampMs> {
-        self.0.get("auth_time").and_then(Value::as_i64)?.checked_mul(1_000)
+        self.0.get("auth_time").and_then(seconds)?.checked_mul(1_000)
     }
 
     /// Adds claims that the provider's user information has and the token has not. Who the person is and when they proved
@@ -72,7 +74,7 @@ impl Claims {
     /// about an address of the other's.
     pub(crate) fn add(&mut self, mut more: Map<String, Value>) {
         more.retain(|name, _| !OF_THE_PROOF.contains(&name.as_str()));
-        if !self.has(EMAIL) {
+        if !self.0.contains_key(EMAIL) {
             self.0.remove(EMAIL_VERIFIED);
         } else if more.get(EMAIL) != self.0.get(EMAIL) {
             more.remove(EMAIL_VERIFIED);
@@ -111,7 +113,8 @@ impl Claims {
         })
     }
 
-    /// Returns the groups by the claim that has them.
+    /// Returns the groups by the claim that has them: its name, or else a path with dots to a claim within others
+    /// (`realm_access.roles`).
     ///
     /// A provider that has too many groups for a token leaves the claim out and says so: Microsoft Entra in
     /// `_claim_names` (or `hasgroups` with tokens in addresses).
@@ -120,9 +123,9 @@ impl Claims {
         let elsewhere = self.0.get("_claim_names").and_then(|names| names.get(claim)).is_some();
         if elsewhere || self.0.get("hasgroups").is_some_and(|has| has != &Value::Bool(false)) {
             let why = "the person has more groups than the provider puts into a token";
-            return Groups::Unknown(why.to_owned());
+            return Groups::TooMany(why.to_owned());
         }
-        let Some(value) = self.0.get(claim) else { return Groups::Absent };
+        let Some(value) = find(&self.0, claim) else { return Groups::Absent };
         let groups: Option<Vec<String>> = match value {
             Value::String(one) => Some(vec![one.clone()]),
             Value::Array(many) => many.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
@@ -130,7 +133,7 @@ impl Claims {
         };
         match groups {
             Some(groups) if groups.len() <= MAX_GROUPS => Groups::Known(groups),
-            Some(_) => Groups::Unknown(format!("the token has more than {MAX_GROUPS} groups")),
+            Some(_) => Groups::TooMany(format!("the token has more than {MAX_GROUPS} groups")),
             None => Groups::Unknown(format!("the claim `{claim}` is no list of texts")),
         }
     }
@@ -145,6 +148,25 @@ impl Claims {
         };
         let domain = self.text(EMAIL)?.rsplit_once('@')?.1.to_ascii_lowercase();
         is_verified.then_some(domain)
+    }
+}
+
+/// Returns the claim of this name, or else the one that a path with dots leads to. Names within may have dots too.
+fn find<'a>(claims: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    claims.get(path).or_else(|| {
+        path.match_indices('.').find_map(|(at, _)| {
+            let Some(Value::Object(within)) = claims.get(&path[..at]) else { return None };
+            find(within, &path[at + 1..])
+        })
+    })
+}
+
+/// Reads a time in seconds: a number, or a number as text.
+pub(crate) fn seconds(value: &Value) -> Option<TimestampMs> {
+    match value {
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
@@ -172,10 +194,10 @@ mod tests {
     #[test]
     fn groups_that_a_provider_left_out_are_unknown() {
         let overage = claims(json!({ "_claim_names": { "groups": "src1" }, "groups": ["admins"] }));
-        assert!(matches!(overage.groups("groups"), Groups::Unknown(_)));
+        assert!(matches!(overage.groups("groups"), Groups::TooMany(_)));
         assert!(matches!(
             claims(json!({ "hasgroups": true })).groups("groups"),
-            Groups::Unknown(_)
+            Groups::TooMany(_)
         ));
         assert!(matches!(
             claims(json!({ "hasgroups": "true" })).groups("groups"),
@@ -251,5 +273,32 @@ mod tests {
             (None, None, Some("s"))
         );
         assert_eq!(token.text("name"), Some("Ada"));
+    }
+
+    // Finding reports 26: Keycloak's own place of roles gave nothing.
+    #[test]
+    fn groups_within_other_claims_are_found_by_a_path() {
+        let known = |list: &[&str]| Groups::Known(list.iter().map(|&one| one.to_owned()).collect());
+        let nested = claims(json!({
+            "realm_access": { "roles": ["it"] },
+            "resource_access": { "my.client": { "roles": ["eng"] } },
+            "https://example.com/groups": ["url"],
+            "a.b": ["plain"],
+            "a": { "b": ["nested"] },
+        }));
+        let cases = [
+            ("realm_access.roles", "it"),
+            ("resource_access.my.client.roles", "eng"),
+            ("https://example.com/groups", "url"),
+            ("a.b", "plain"),
+        ];
+        for (path, group) in cases {
+            assert_eq!(nested.groups(path), known(&[group]), "{path}");
+            assert!(nested.has(path), "{path}");
+        }
+        for path in ["realm_access.groups", "realm_access.roles.0", "roles", ".", "a.", "..", ""] {
+            assert_eq!(nested.groups(path), Groups::Absent, "{path}");
+        }
+        assert!(matches!(nested.groups("realm_access"), Groups::Unknown(_)));
     }
 }

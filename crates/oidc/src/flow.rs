@@ -5,19 +5,22 @@ use std::fmt;
 use domain::TimestampMs;
 use llm_client::Secret;
 use openidconnect::core::{
-    CoreAuthPrompt, CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreGenderClaim,
-    CoreRequestTokenError,
+    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreClientAuthMethod,
+    CoreErrorResponseType, CoreGenderClaim, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm,
+    CoreRequestTokenError, CoreRevocableToken, CoreRevocationErrorResponse,
+    CoreTokenIntrospectionResponse,
 };
 use openidconnect::{
     AdditionalClaims, AuthType, AuthorizationCode, ClientId, ClientSecret, CsrfToken,
-    EndpointMaybeSet, EndpointNotSet, EndpointSet, LogoutRequest, Nonce, OAuth2TokenResponse,
-    PkceCodeChallenge, PkceCodeVerifier, PostLogoutRedirectUrl, RedirectUrl, RequestTokenError,
-    Scope, SubjectIdentifier, TokenResponse, UserInfoClaims,
+    EmptyAdditionalClaims, EndpointMaybeSet, EndpointNotSet, EndpointSet, LogoutRequest, Nonce,
+    OAuth2TokenResponse, PkceCodeChallenge, PkceCodeVerifier, PostLogoutRedirectUrl, RedirectUrl,
+    RequestTokenError, Scope, StandardErrorResponse, SubjectIdentifier, UserInfoClaims,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use url::Url;
 
+use crate::answer::{Seen, TokenAnswer};
 use crate::http::{HttpError, caller};
 use crate::provider::{Known, Providers};
 use crate::{
@@ -115,7 +118,18 @@ struct AnyClaims(Map<String, Value>);
 
 impl AdditionalClaims for AnyClaims {}
 
-type Client = CoreClient<
+type Client = openidconnect::Client<
+    EmptyAdditionalClaims,
+    CoreAuthDisplay,
+    CoreGenderClaim,
+    CoreJweContentEncryptionAlgorithm,
+    CoreJsonWebKey,
+    CoreAuthPrompt,
+    StandardErrorResponse<CoreErrorResponseType>,
+    TokenAnswer,
+    CoreTokenIntrospectionResponse,
+    CoreRevocableToken,
+    CoreRevocationErrorResponse,
     EndpointSet,
     EndpointNotSet,
     EndpointNotSet,
@@ -199,9 +213,8 @@ impl Providers {
             .request_async(&caller)
             .await
             .map_err(no_token)?;
-        let token = answer.id_token();
-        let token =
-            token.ok_or_else(|| TokenRefused::Unreadable("there is none".to_owned()))?.to_string();
+        let token = answer.id_token.clone();
+        let token = token.ok_or_else(|| TokenRefused::Unreadable("there is none".to_owned()))?;
         let Verified { mut claims, algorithm, clock_ms } =
             self.prove(connection, &known, &token, &attempt.nonce).await?;
         let missing = ["email", "name"].into_iter().chain(connection.groups_claim.as_deref());
@@ -210,8 +223,10 @@ impl Providers {
             let access = answer.access_token().clone();
             // A provider without user information, or one that fails there, leaves the token's claims.
             if let Ok(asking) = client.user_info(access, Some(SubjectIdentifier::new(subject))) {
-                match asking.request_async::<AnyClaims, _, CoreGenderClaim>(&caller).await {
-                    Ok(more) => claims.add(all_claims(&more)),
+                let seen = Seen::default();
+                let noted = seen.note_answers(caller);
+                match asking.request_async::<AnyClaims, _, CoreGenderClaim>(&noted).await {
+                    Ok(more) => claims.add(seen.take().unwrap_or_else(|| all_claims(&more))),
                     Err(error) => {
                         let issuer = &connection.issuer;
                         tracing::info!(%issuer, %error, "the user information cannot be had");
@@ -310,7 +325,7 @@ fn client(connection: &Connection, known: &Known) -> Result<Client, OidcError> {
     let secret = secret.map(|secret| ClientSecret::new(secret.expose().to_owned()));
     let id = ClientId::new(connection.client_id.clone());
     let redirect = RedirectUrl::from_url(connection.redirect.clone());
-    Ok(CoreClient::from_provider_metadata(metadata, id, secret)
+    Ok(Client::from_provider_metadata(metadata, id, secret)
         .set_auth_type(auth)
         .set_redirect_uri(redirect))
 }

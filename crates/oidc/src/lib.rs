@@ -14,6 +14,7 @@
 //! Absent on purpose: who is which user (`store`), the keeping of attempts, cookies (`api`), sealing (`credentials`).
 
 mod algorithm;
+mod answer;
 mod claims;
 mod error;
 mod flow;
@@ -22,6 +23,7 @@ mod issuer;
 mod page;
 mod provider;
 mod rules;
+mod twin;
 mod verify;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};

@@ -72,10 +72,19 @@ pub struct Rules {
 /// The role of a person, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admission {
-    /// The role.
+    /// The role. Of a person who is known already, see [`Admission::keeps_role`].
     pub role: MappedRole,
     /// The reason.
     pub why: Why,
+}
+
+impl Admission {
+    /// Returns whether a person who is known already keeps the role that they have: they are in too many groups for the
+    /// provider to tell, which is no sign that they left one.
+    #[must_use]
+    pub fn keeps_role(&self) -> bool {
+        matches!(self.why, Why::TooMany(_))
+    }
 }
 
 /// The reason for a role.
@@ -85,6 +94,8 @@ pub enum Why {
     Group(String),
     /// The person is in no group that the connection maps.
     NoGroup,
+    /// The person is in too many groups to know them, for this reason.
+    TooMany(String),
     /// The groups are not known, for this reason.
     Unknown(String),
     /// The connection maps no groups.
@@ -98,6 +109,12 @@ impl fmt::Display for Why {
             Self::NoGroup => f.write_str(
                 "the person is in no group that the connection maps, so the default role counts",
             ),
+            Self::TooMany(why) => {
+                write!(
+                    f,
+                    "{why}, so the last known role stays, and the default role counts for new people"
+                )
+            }
             Self::Unknown(why) => write!(f, "{why}, so the default role counts"),
             Self::NoMapping => {
                 f.write_str("the connection maps no groups, so the default role counts")
@@ -154,6 +171,7 @@ impl Rules {
                     None => default(Why::NoGroup),
                 }
             }
+            Groups::TooMany(why) => default(Why::TooMany(why)),
             Groups::Unknown(why) => default(Why::Unknown(why)),
             Groups::Absent => {
                 let why = format!("the provider sent no claim `{}`", self.groups_claim);
@@ -194,15 +212,17 @@ mod tests {
         assert_eq!(role(json!([])), MappedRole::Viewer);
     }
 
-    // Attack 5: a truncated token makes no admin and keeps none.
+    // Attack 5: a truncated token makes no admin. Finding reports 26: it takes no role away either, if the provider says why
+    // the groups are missing; if they are missing without a word, the default role counts.
     #[test]
     fn unknown_groups_give_the_default_role_and_say_why() {
         let overage = json!({ "_claim_names": { "groups": "src1" }, "groups": ["it"] });
         let admitted = rules().admit(&claims(overage)).expect("in");
         assert_eq!(admitted.role, MappedRole::Viewer);
         assert!(admitted.why.to_string().contains("more groups than"), "{}", admitted.why);
+        assert!(admitted.keeps_role());
         let gone = rules().admit(&claims(json!({}))).expect("in");
-        assert_eq!(gone.role, MappedRole::Viewer);
+        assert_eq!((gone.role, gone.keeps_role()), (MappedRole::Viewer, false));
         assert!(gone.why.to_string().contains("no claim `groups`"), "{}", gone.why);
     }
 

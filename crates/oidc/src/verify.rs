@@ -1,18 +1,14 @@
 //! Proves a token: signature, issuer, audience, time, nonce. Does no I/O and reads no clock.
 
-use std::str::FromStr;
-
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 use domain::TimestampMs;
-use openidconnect::core::{CoreIdToken, CoreIdTokenVerifier};
 use openidconnect::{
-    ClaimsVerificationError as Refusal, ClientId, IssuerUrl, Nonce,
+    ClaimsVerificationError as Refusal, ClientId, IdTokenVerifier, IssuerUrl, Nonce,
     SignatureVerificationError as BadSignature,
 };
-use serde_json::{Map, Value};
 
+use crate::claims::seconds;
+use crate::twin::Twin;
 use crate::{Algorithm, Claims, Issuer, Keys};
 
 /// The difference between a provider's clock and ours that does no harm, in milliseconds.
@@ -74,7 +70,7 @@ pub enum TokenRefused {
     NoSubject(&'static str),
 }
 
-/// Proves a token and returns its claims.
+/// Proves a token and returns its claims. Those that the proof does not compare may be of any type.
 ///
 /// # Errors
 /// It is not believed. [`TokenRefused::UnknownKey`] may be cured by newer keys.
@@ -85,7 +81,7 @@ pub fn verify(
     now_ms: TimestampMs,
 ) -> Result<Verified, TokenRefused> {
     let unreadable = |why: &str| TokenRefused::Unreadable(why.to_owned());
-    let parsed = CoreIdToken::from_str(token).map_err(|_| unreadable("it is no signed token"))?;
+    let twin = Twin::of_token(token).ok_or_else(|| unreadable("it is no signed token"))?;
     let issuer = IssuerUrl::new(expected.issuer.as_str().to_owned());
     let issuer = issuer.map_err(|_| unreadable("the issuer is no address"))?;
     let client_id = ClientId::new(expected.client_id.to_owned());
@@ -97,7 +93,7 @@ pub fn verify(
         None => Algorithm::ALL.to_vec(),
     };
     // A verifier for a public client: the client's secret is never a key, so no HMAC can pass.
-    let verifier = CoreIdTokenVerifier::new_public_client(client_id, issuer, keys.core().clone())
+    let verifier = IdTokenVerifier::new_public_client(client_id, issuer, twin.keys(keys))
         .set_allowed_algs(algorithms.iter().map(|algorithm| algorithm.core()))
         .set_other_audience_verifier_fn(|_| false)
         .set_time_fn(move || at(now_ms - SKEW_MS))
@@ -110,26 +106,20 @@ pub fn verify(
             }
         });
     let nonce = Nonce::new(expected.nonce.to_owned());
-    let proved = parsed.claims(&verifier, &nonce).map_err(|error| refused(error, now_ms))?;
+    let proved = twin.token.claims(&verifier, &nonce).map_err(|error| refused(error, now_ms))?;
     let clock_ms = proved.issue_time().timestamp_millis() - now_ms;
-    let claims = payload(token).ok_or_else(|| unreadable("its claims are no JSON object"))?;
-    let not_before = claims.get("nbf").and_then(Value::as_i64).unwrap_or(i64::MIN / 2_000);
+    let signed_by = twin.token.signing_alg().map_err(|error| signature(&error))?;
+    let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.core() == *signed_by);
+    let algorithm = algorithm.ok_or_else(|| TokenRefused::Algorithm(String::new()))?;
+    let claims = twin.claims;
+    let not_before = claims.get("nbf").and_then(seconds).unwrap_or(i64::MIN / 2_000);
     if not_before.saturating_mul(1_000) > now_ms + SKEW_MS {
         return Err(TokenRefused::Time("the token is not valid yet".to_owned()));
     }
     if claims.get("azp").is_some_and(|party| party.as_str() != Some(expected.client_id)) {
         return Err(TokenRefused::Audience("its authorised party (`azp`) is another".to_owned()));
     }
-    let signed_by = parsed.signing_alg().map_err(|error| signature(&error))?;
-    let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.core() == *signed_by);
-    let algorithm = algorithm.ok_or_else(|| TokenRefused::Algorithm(String::new()))?;
     Ok(Verified { claims: Claims::new(claims), algorithm, clock_ms })
-}
-
-/// Returns the claims of a token as they are. Only for one that was proved.
-fn payload(token: &str) -> Option<Map<String, Value>> {
-    let bytes = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
-    serde_json::from_slice(&bytes).ok()
 }
 
 fn refused(error: Refusal, now_ms: TimestampMs) -> TokenRefused {

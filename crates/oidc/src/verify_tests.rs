@@ -9,7 +9,9 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
     RSA_PSS_SHA256, RsaKeyPair,
 };
-use serde_json::json;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -218,4 +220,55 @@ fn a_text_that_is_no_token_is_refused() {
     let other = encoded(with("sub", json!("eve")).to_string().as_bytes());
     let forged = [parts[0], &other, parts[2]].join(".");
     assert!(matches!(proved(&forged, None), Err(TokenRefused::Signature(_))));
+}
+
+// Finding reports 24: a claim that nobody uses kept everybody out if its type was not the standard's.
+#[test]
+fn claims_that_nobody_uses_may_be_of_any_type() {
+    let odd = [
+        ("address", json!("1 Road")),
+        ("auth_time", json!("1699999990")),
+        ("auth_time", json!({})),
+        ("phone_number_verified", json!("yes")),
+        ("email_verified", json!("TRUE")),
+        ("email", json!(["a@example.com"])),
+        ("updated_at", json!("yesterday")),
+        ("birthdate", json!(1815)),
+        ("locale", json!({ "country": "GB" })),
+        ("zoneinfo", json!(0)),
+        ("website", json!(null)),
+        ("gender", json!(1)),
+        ("acr", json!(1)),
+        ("amr", json!("pwd")),
+        ("at_hash", json!(7)),
+        ("name", json!({ "en": "Ada" })),
+        ("exp", json!((NOW + 300).to_string())),
+        ("iat", json!(NOW.to_string())),
+    ];
+    for (name, value) in odd {
+        let verified = ed(&with(name, value.clone()));
+        let verified = verified.unwrap_or_else(|error| panic!("{name}: {value}: {error}"));
+        assert_eq!(verified.claims.text("sub"), Some("ann"), "{name}");
+    }
+    let said = ed(&with("auth_time", json!("1699999990"))).expect("proved").claims;
+    assert_eq!(said.auth_ms(), Some(1_699_999_990_000));
+}
+
+// The proof is of the token as it came, whatever is compared of it.
+#[test]
+fn no_claim_can_be_changed_under_a_signature() {
+    let header = json!({ "alg": "EdDSA", "kid": "ed" });
+    let token = signed(&header, &claims());
+    let signature = token.rsplit_once('.').expect("parts").1;
+    for changed in
+        [with("groups", json!(["it"])), with("sub", json!("eve")), with("address", json!("x"))]
+    {
+        let said = format!(
+            "{}.{}.{signature}",
+            encoded(header.to_string().as_bytes()),
+            encoded(changed.to_string().as_bytes())
+        );
+        let refused = proved(&said, None);
+        assert!(matches!(refused, Err(TokenRefused::Signature(_))), "{changed}: {refused:?}");
+    }
 }

@@ -97,6 +97,9 @@ const MAX_FAILED: u32 = 2;
 /// must have become smaller.
 const MAX_OVERFLOWS: u32 = 3;
 
+/// The fewest tokens of messages of which a refusal in unknown words may mean that they are too many.
+const LEAST_SUSPECT: u64 = 1_000;
+
 /// The judgement of an answer to the request for a summary.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
@@ -287,8 +290,18 @@ impl Rules<'_> {
         components
     }
 
-    /// Handles a turn's request that the provider refused as too large, without visible output: settles the turn and
-    /// begins a Compaction. Returns `Leave(None)` without a write if the turn must fail.
+    /// Returns whether a request of so many tokens, which `model` refused in words that nobody knows, may have been too
+    /// large for it: it is near the largest that the model completed, or larger.
+    fn may_be_too_large(&self, history: &History, model: &ModelRef, tokens: u64) -> bool {
+        let accepted = history.accepted(&model.provider, &model.model);
+        self.settings.compaction.cuts
+            && tokens >= accepted - accepted / 5
+            && estimate::messages(history) >= LEAST_SUSPECT
+    }
+
+    /// Handles a turn's request that the provider refused, without visible output: settles the turn and begins a
+    /// Compaction. Returns `Leave(None)` without a write if the turn must fail. `error` says that the request is too
+    /// large, or is a refusal in other words, which may hide that: then one Compaction is tried.
     pub fn overflowed(
         &self,
         draft: &mut Draft<'_>,
@@ -304,10 +317,18 @@ impl Rules<'_> {
         let size = self.size(history, sampled.agent);
         let limits = self.limits(history, &sampled.model, Some(size));
         let rests = settings.cuts && history.failed_summaries().rest(size);
+        let is_said = error.code == ErrorCode::ProviderContextOverflow;
+        let is_guess_good = || {
+            squeeze.overflows == 0
+                && squeeze.refused.is_none()
+                && !rests
+                && self.may_be_too_large(history, &sampled.model.reference, size)
+        };
         let called = history.open_turn().is_some_and(|open| !open.calls.is_empty());
         let most = if settings.cuts { MAX_OVERFLOWS } else { 1 };
         let shrinks = squeeze.overflows < most && squeeze.refused.is_none_or(|last| size < last);
         let helps = settings.auto
+            && (is_said || is_guess_good())
             && (shrinks || mutated!(OverflowForEver))
             && self.tail(history, limits, true).summarised > 0
             && !called
@@ -462,8 +483,11 @@ impl Rules<'_> {
             usage: used(plan.started.pricing.as_ref(), said.usage),
             error: Some(error.clone()),
         });
+        let refused = &open.side.started;
         let is_too_large = error.code == ErrorCode::ProviderContextOverflow
-            || error.code == ErrorCode::ContextTooLarge;
+            || error.code == ErrorCode::ContextTooLarge
+            || (error.code == ErrorCode::ProviderInvalidRequest
+                && self.may_be_too_large(draft.history(), &refused.model, refused.scope.tokens));
         let error = of_summary(error);
         if is_too_large && let Some(plan) = self.shrink(draft, &open, &error) {
             return Verdict::Write(plan, DrainEnd::Keep, Site::CompactionShrunk);
@@ -533,7 +557,11 @@ impl Rules<'_> {
         }
         let ends = self.stopping || self.is_interrupted(draft.history());
         let failed = draft.history().failed_summaries().in_a_row;
-        let may = self.settings.compaction.cuts && !ends && is_of_summary(&error);
+        // A refusal that only may have meant the size stands as it is, and nothing leaves the view because of it.
+        let guessed = started.cause.clone();
+        let guessed = guessed.filter(|cause| cause.code != ErrorCode::ProviderContextOverflow);
+        let may =
+            self.settings.compaction.cuts && !ends && is_of_summary(&error) && guessed.is_none();
         if may && failed >= MAX_FAILED && self.leave_out(draft, None, observed).is_ok() {
             return self.go_on(draft, observed);
         }
@@ -557,7 +585,7 @@ impl Rules<'_> {
             let wanted = Wanted { refused, ..Wanted::again(open) };
             return begin_compaction(self.start_compaction(draft, wanted, sampled));
         }
-        let next = end(draft, DrainOutcome::Failed, Some(error));
+        let next = end(draft, DrainOutcome::Failed, Some(guessed.unwrap_or(error)));
         Verdict::Write(next, DrainEnd::Close, Site::CompactionFailed)
     }
 

@@ -30,6 +30,10 @@ const MAX_REPEATS: usize = 2;
 const CONTINUE: &str = "<notice>The previous response was interrupted before it was complete. \
 Continue from where it stopped; do not repeat what was already said or done.</notice>";
 
+/// The notice after an answer without text and calls.
+const SILENT: &str = "<notice>The previous response ended without text and without a tool call, so nobody has an answer. \
+If work is left, go on with it; if it is done, say so in a sentence.</notice>";
+
 /// The notice after a takeover that left the outcome of a call unknown.
 const RECOVERED: &str = "<notice>The worker that ran this session stopped, and another one took over. A call whose \
 result says that its outcome is unknown may or may not have had its effect: check the workspace first.</notice>";
@@ -79,6 +83,16 @@ fn refusal(finish: FinishReason) -> Option<SessionError> {
     Some(SessionError { code: code.into(), message: message.into() })
 }
 
+/// Returns the error after a second answer in a row that says nothing.
+fn silence() -> SessionError {
+    SessionError {
+        code: ErrorCode::ProviderInvalidOutput.into(),
+        message: "the model gave no answer: twice it ended without text and without a call; send the prompt again, or \
+                  choose another model"
+            .into(),
+    }
+}
+
 /// Returns the note at a whole answer whose counts cannot be true.
 fn miscounted() -> SessionError {
     SessionError {
@@ -105,7 +119,13 @@ impl Rules<'_> {
         if self.is_interrupted(draft.history()) {
             return Verdict::Leave(Replied::Interrupted);
         }
-        if !observed.is_seen() && waits(draft.history()) {
+        let last = self.is_last_step(draft.history()) && !mutated!(LastStepRuns);
+        let is_silent = said.reply.is_silent();
+        let asks_again = is_silent && !last && draft.history().silent_replies() == 0;
+        if is_silent && !asks_again {
+            return Verdict::Leave(Replied::Refused(silence()));
+        }
+        if !observed.is_seen() && (is_silent || waits(draft.history())) {
             return Verdict::Leave(Replied::LookFirst);
         }
         draft.push(AttemptEnded {
@@ -115,7 +135,6 @@ impl Rules<'_> {
             usage: turn_used(draft, said.usage),
             error: said.is_miscounted.then(miscounted),
         });
-        let last = self.is_last_step(draft.history()) && !mutated!(LastStepRuns);
         let state = if last { ToolState::Intended } else { ToolState::Started };
         if !mutated!(ReplyWithoutIntents) {
             self.push_intents(draft, said, state);
@@ -134,7 +153,10 @@ impl Rules<'_> {
             return Verdict::Write(Replied::Calls, DrainEnd::Keep, Site::Replied);
         }
         settle_turn(draft, said, TurnOutcome::Completed, None);
-        self.cross(draft, false, observed).map(Replied::Crossed)
+        if is_silent {
+            notice(draft, NoticeKind::Continuation, SILENT);
+        }
+        self.cross(draft, is_silent, observed).map(Replied::Crossed)
     }
 
     /// Settles the turn after every body has ended, and crosses the boundary after it. Returns `Leave(None)` without

@@ -90,15 +90,18 @@ pub(crate) fn request<'t>(
     if is_plausible { counted.saturating_add(later) } else { all }
 }
 
+/// Returns our own estimate of the messages that a request shows.
+pub(crate) fn messages(history: &History) -> u64 {
+    history.view().since(history.conversation(), 0).map(|(_, message)| self::message(message)).sum()
+}
+
 /// Returns our own estimate of the conversation's next request, whatever a provider counted.
 pub(crate) fn whole<'t>(
     history: &History,
     agent: &str,
     tools: impl IntoIterator<Item = &'t ToolDefinition>,
 ) -> u64 {
-    let messages = history.view().since(history.conversation(), 0);
-    let messages: u64 = messages.map(|(_, message)| self::message(message)).sum();
-    fixed(history, agent, tools).saturating_add(messages)
+    fixed(history, agent, tools).saturating_add(messages(history))
 }
 
 /// Returns the tokens of a request besides the messages of the conversation.

@@ -111,6 +111,12 @@ impl Reply {
         })
     }
 
+    /// Returns whether it says nothing to anybody: no text and no call, and nothing that its provider has run.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.parts.iter().all(ReplyPart::says_nothing)
+    }
+
     /// Returns all its text so far, without reasoning.
     #[must_use]
     pub fn text_so_far(&self) -> String {

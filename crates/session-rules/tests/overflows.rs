@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use context::SystemContext;
 use domain::{
-    CompactionEnded, CompactionReason, CompactionStarted, Delivery, DrainEnd, EpochReason,
-    EpochStarted, ErrorCode, Finish, IdMint, MessageId, ModelRef, OrgId, PartId, PromptAdmitted,
-    PromptPart, ReplyPart, Seq, SessionCreated, SessionError, SessionEvent, SessionRef,
-    SideOutcome, Stamp, Taken, TurnOutcome, TurnReplied, TurnSettled, TurnUsage,
+    AttemptEnded, AttemptOutcome, CompactionEnded, CompactionReason, CompactionStarted, Delivery,
+    DrainEnd, EpochReason, EpochStarted, ErrorCode, Finish, IdMint, MessageId, ModelRef, OrgId,
+    PartId, PromptAdmitted, PromptPart, ReplyPart, Seq, SessionCreated, SessionError, SessionEvent,
+    SessionRef, SideOutcome, Stamp, Taken, TurnOutcome, TurnReplied, TurnSettled, TurnUsage,
 };
 use history::History;
 use llm_protocol::{Dialect, Protocol};
@@ -136,6 +136,17 @@ impl Desk {
         self.decide(|rules, draft| rules.open(draft, idle, &seen()))
     }
 
+    /// The provider counts the tokens of a turn's request.
+    fn counts(&mut self, plan: &TurnPlan, usage: TurnUsage) {
+        self.push(AttemptEnded {
+            attempt: plan.started.attempt.clone(),
+            turn: plan.turn.clone(),
+            outcome: AttemptOutcome::Completed,
+            usage: Some(usage),
+            error: None,
+        });
+    }
+
     /// The model answers the open turn with words.
     fn answers(&mut self, words: &str) {
         let open = self.history.open_turn().expect("it is open");
@@ -150,18 +161,45 @@ impl Desk {
 
     /// The provider refuses a turn's request as too large.
     fn refuses(&mut self, plan: &TurnPlan) -> Wrote {
-        let said = Said::new(plan.turn.clone(), plan.message.clone());
-        let (attempt, error) = (&plan.started.attempt, error(ErrorCode::ProviderContextOverflow));
-        self.decide(|rules, draft| {
-            let decided = rules.overflowed(draft, attempt, &said, &error, &seen());
-            decided.map(|next| next.expect("a Compaction helps"))
-        })
+        self.refuses_with(plan, ErrorCode::ProviderContextOverflow).expect("a Compaction helps")
     }
 
-    /// The request for a summary fails.
-    fn fails(&mut self, plan: &TurnPlan) -> Wrote {
+    /// The provider refuses a turn's request. `None`: nothing but the end of the turn is left.
+    fn refuses_with(&mut self, plan: &TurnPlan, code: ErrorCode) -> Option<Wrote> {
         let said = Said::new(plan.turn.clone(), plan.message.clone());
-        let error = error(ErrorCode::ProviderInvalidRequest);
+        let (attempt, error) = (&plan.started.attempt, error(code));
+        let mut is_left = false;
+        let wrote = self.decide(|rules, draft| {
+            match rules.overflowed(draft, attempt, &said, &error, &seen()) {
+                Verdict::Write(Some(next), end, site) => Verdict::Write(next, end, site),
+                Verdict::Write(None, ..) | Verdict::Leave(_) => {
+                    is_left = true;
+                    rules.failed(draft, attempt, &said, &error)
+                }
+            }
+        });
+        (!is_left).then_some(wrote)
+    }
+
+    /// A conversation of some 2,000 tokens, and the turn of another prompt.
+    fn with_conversation() -> (Self, TurnPlan) {
+        let mut desk = Self::new();
+        for _ in 0..4 {
+            desk.prompt("hello");
+            desk.answers(&"word ".repeat(400));
+        }
+        let plan = turn(&desk.prompt("go on"));
+        (desk, plan)
+    }
+
+    /// The request for a summary fails, and its size is not why.
+    fn fails(&mut self, plan: &TurnPlan) -> Wrote {
+        self.fails_with(plan, ErrorCode::ProviderContentFilter)
+    }
+
+    fn fails_with(&mut self, plan: &TurnPlan, code: ErrorCode) -> Wrote {
+        let said = Said::new(plan.turn.clone(), plan.message.clone());
+        let error = error(code);
         self.decide(|rules, draft| rules.compaction_failed(draft, plan, &said, &error, &seen()))
     }
 
@@ -199,13 +237,8 @@ fn compaction(wrote: &Wrote) -> TurnPlan {
 // Seen by the simulation: the third was tried again, so that a refused turn got four.
 #[test]
 fn a_refused_turn_gets_three_compactions_with_the_failed_ones() {
-    let mut desk = Desk::new();
-    for _ in 0..4 {
-        desk.prompt("hello");
-        desk.answers(&"word ".repeat(400));
-    }
-    let first = desk.prompt("go on");
-    let first = desk.refuses(&turn(&first));
+    let (mut desk, plan) = Desk::with_conversation();
+    let first = desk.refuses(&plan);
     let second = desk.fails(&compaction(&first));
     let again = desk.is_summarised(&compaction(&second));
     let third = desk.refuses(&turn(&again));
@@ -223,4 +256,85 @@ fn a_refused_turn_gets_three_compactions_with_the_failed_ones() {
     let next = desk.refuses(&turn(&next));
     let next = desk.fails(&compaction(&next));
     turn(&next);
+}
+
+fn last_code(wrote: &Wrote) -> Option<String> {
+    let Some(SessionEvent::DrainEnded(ended)) = wrote.events.last() else { return None };
+    ended.error.as_ref().map(|error| error.code.as_str().to_owned())
+}
+
+// Finding reports 6: in words that nobody knew, a refusal as too large ended each prompt of the session.
+#[test]
+fn a_refusal_in_unknown_words_gets_one_compaction() {
+    for code in [ErrorCode::ProviderInvalidRequest, ErrorCode::ProviderUnknown] {
+        let (mut desk, plan) = Desk::with_conversation();
+        let first = desk.refuses_with(&plan, code).expect("it may have been too large");
+        assert_eq!((first.end, first.site), (DrainEnd::Keep, Site::Overflowed));
+        let started = first.events.iter().find_map(|event| match event {
+            SessionEvent::CompactionStarted(started) => Some(started.clone()),
+            _ => None,
+        });
+        let scope = started.expect("a Compaction").scope;
+        let refused = scope.refused.expect("the size that was refused");
+        assert!(scope.tokens <= refused / 2 + 100, "less than that is sent: {scope:?}");
+        let again = turn(&desk.is_summarised(&compaction(&first)));
+        // It was not the size: the provider's words stand.
+        assert!(desk.refuses_with(&again, code).is_none(), "once");
+    }
+}
+
+#[test]
+fn a_summary_after_unknown_words_leaves_nothing_out() {
+    let (mut desk, plan) = Desk::with_conversation();
+    let unknown = ErrorCode::ProviderInvalidRequest;
+    let mut wrote = desk.refuses_with(&plan, unknown).expect("a Compaction");
+    let mut requests = 0;
+    while let Next::Compact(plan) = &wrote.next {
+        requests += 1;
+        assert!(requests <= 5, "it does not end");
+        let plan = (**plan).clone();
+        wrote = desk.fails_with(&plan, unknown);
+    }
+    assert_eq!(
+        last_code(&wrote).as_deref(),
+        Some("provider.invalid-request"),
+        "the refusal itself"
+    );
+    assert_eq!(desk.history.failed_summaries().left_out, 0);
+}
+
+#[test]
+fn refusals_far_below_what_worked_are_not_about_size() {
+    let small = || {
+        let mut desk = Desk::new();
+        desk.prompt("hello");
+        desk.answers("hi");
+        let plan = turn(&desk.prompt("go on"));
+        (desk, plan)
+    };
+    let (mut desk, plan) = small();
+    assert!(desk.refuses_with(&plan, ErrorCode::ProviderInvalidRequest).is_none(), "tiny");
+    let (mut desk, plan) = Desk::with_conversation();
+    desk.counts(&plan, TurnUsage { input: 90_000, output: 10, ..TurnUsage::default() });
+    desk.answers("it fits");
+    // A summary has made the conversation small since.
+    let plan = turn(&desk.prompt("and on"));
+    let wrote = desk.refuses(&plan);
+    desk.is_summarised(&compaction(&wrote));
+    desk.answers(&"word ".repeat(1_600));
+    let plan = turn(&desk.prompt("and on"));
+    assert!(desk.refuses_with(&plan, ErrorCode::ProviderInvalidRequest).is_none(), "far below");
+}
+
+// Finding reports 6: a compaction by hand sent the whole history again, and was refused again.
+#[test]
+fn a_compaction_refused_in_unknown_words_takes_less() {
+    let (mut desk, plan) = Desk::with_conversation();
+    let first = desk.refuses(&plan);
+    let first = compaction(&first);
+    let before = desk.history.compacting().expect("it runs").side.started.scope.clone();
+    let second = desk.fails_with(&first, ErrorCode::ProviderInvalidRequest);
+    assert_eq!((second.end, second.site), (DrainEnd::Keep, Site::CompactionShrunk));
+    let after = desk.history.compacting().expect("another").side.started.scope.clone();
+    assert!(after.tokens < before.tokens && after.refusals == 1, "{before:?} {after:?}");
 }

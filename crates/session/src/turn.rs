@@ -245,7 +245,7 @@ impl<'r> Drain<'r> {
                     return self.cut(&plan.started, turn, &error).await;
                 }
                 Streamed::Failed(error) => {
-                    if error.reason == ErrorReason::ContextOverflow
+                    if error.may_be_overflow()
                         && let Some(next) = self.overflow(&plan.started, &turn.said, &error).await?
                     {
                         return Ok(next);
@@ -514,7 +514,8 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// The provider refused the request as too large: what comes next, if a Compaction may help.
+    /// The provider refused the request as too large, or in words that may hide it: what comes next, if a Compaction may
+    /// help.
     async fn overflow(
         &mut self,
         started: &AttemptStarted,

@@ -55,6 +55,7 @@ async function twisted(token) {
     case 'ahead': return own({ iat: claims.iat + 50 });
     case 'future': return own({ iat: claims.iat + 3600 });
     case 'earlier': return own({ auth_time: claims.iat - 3600 });
+    case 'claims': return own(control.claims);
     case 'expired': return own({ exp: claims.iat - 3600 });
     case 'key': return sign({ alg: 'RS256', kid: 'rotated' }, foreign.privateKey);
     case 'forged': return sign({ alg: 'RS256', kid: 'rsa' }, foreign.privateKey);
@@ -94,6 +95,8 @@ provider.use(async (ctx, next) => {
   } else {
     await next();
     if (ctx.path === '/token' && ctx.body?.id_token) ctx.body.id_token = await twisted(ctx.body.id_token);
+    if (ctx.path === '/token') ctx.body = { ...ctx.body, ...control.answer };
+    if (ctx.path === '/me') ctx.body = { ...ctx.body, ...control.me };
     if (ctx.path === '/jwks' && control.rotated) ctx.body = { keys: [...ctx.body.keys, rotated] };
   }
 });

@@ -353,7 +353,7 @@ async fn log_in(
         name: person.name,
         email: person.email,
         role: role(admission.role),
-        is_mapped: rules.rules.maps_groups(),
+        is_mapped: rules.rules.maps_groups() && !admission.keeps_role(),
     };
     let now = state.clock().now_ms();
     let new = UserId::mint(&mut IdMint::after(Stamp::default(), now));

@@ -232,6 +232,14 @@ async fn people_join_by_a_connection_with_the_role_of_their_groups() -> Result<(
     assert_eq!((&me["role"], &me["actor"]["name"]), (&json!("admin"), &json!("Ada")));
     assert_eq!(me["actor"]["email"], "ada@example.com");
 
+    // Finding reports 26: the provider says that there are too many groups to tell, so the last known role stays.
+    let overage = json!({ "_claim_names": { "groups": "src1" } });
+    sso.idp
+        .control(json!({ "person": { "sub": "ada" }, "twist": "claims", "claims": overage }))
+        .await;
+    let kept = sso.signed_in(&id).await?.0.me(gateway).await;
+    assert_eq!((&kept["role"], &kept["actor"]["id"]), (&json!("admin"), &me["actor"]["id"]));
+    sso.idp.control(json!({ "twist": null })).await;
     // Attack 5: at the next sign-in the claim has vanished.
     sso.person(json!({ "sub": "ada" })).await;
     let again = sso.signed_in(&id).await?.0.me(gateway).await;

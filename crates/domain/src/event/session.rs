@@ -130,7 +130,8 @@ pub struct EntryRemoved {
 words! {
     /// The reason of a text of ours in the history.
     pub enum NoticeKind {
-        /// Continue: a stream was cut after visible output, or a summary replaced the work in progress.
+        /// Continue: a stream was cut after visible output, a summary replaced the work in progress, or an answer had
+        /// neither text nor calls.
         Continuation = "continuation",
         /// A worker died; the effects on the work in progress.
         Recovery = "recovery",

@@ -237,6 +237,16 @@ impl ReplyPart {
         Self::Reasoning { id, text: text.into(), metadata: None }
     }
 
+    /// Returns whether it says nothing to anybody: reasoning, or text of white space.
+    #[must_use]
+    pub fn says_nothing(&self) -> bool {
+        match self {
+            Self::Text { text, .. } => text.trim().is_empty(),
+            Self::Reasoning { .. } => true,
+            Self::ToolCall { .. } | Self::HostedCall { .. } | Self::HostedResult { .. } => false,
+        }
+    }
+
     /// Returns whether it has something that builds without provider state would overlook.
     #[must_use]
     pub fn has_state(&self) -> bool {

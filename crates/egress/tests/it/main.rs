@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a run says what it skipped, and why")]
 
 mod addresses;
+mod certificates;
 mod corpus;
 mod exit;
 mod proxies;

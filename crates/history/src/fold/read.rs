@@ -110,6 +110,12 @@ impl History {
         self.state.failures
     }
 
+    /// Returns the number of whole replies in a row, for one prompt, that had neither text nor calls.
+    #[must_use]
+    pub fn silent_replies(&self) -> u32 {
+        self.state.silence.replies()
+    }
+
     /// Returns the provider's usage for the last whole reply, and the number of messages that it covers. `None` after
     /// a Compaction, and if the provider does not count.
     #[must_use]

@@ -41,11 +41,11 @@ pub(super) const ALL: &[Provider] = &[
     Provider::chat("llama.cpp", &[COMPATIBLE], "http://127.0.0.1:8080/v1"),
 ];
 
-/// DeepSeek. Its reasoning model wants the turn's reasoning back while it calls tools.
+/// DeepSeek. Its reasoning models want the reasoning back with every call, and an empty one if there is none.
 /// <https://api-docs.deepseek.com/guides/thinking_mode>
 fn deepseek(model: &Model<'_>) -> Spoken {
-    let field = model.reasoning.then_some("reasoning_content");
-    Spoken::chat(&Model { reasoning_field: model.reasoning_field.or(field), ..*model })
+    let field = model.reasoning.then_some(super::REASONING_CONTENT);
+    Spoken::compatible(&Model { reasoning_field: model.reasoning_field.or(field), ..*model })
 }
 
 /// Mistral. Ids of calls are nine letters and digits (<https://github.com/anomalyco/opencode/issues/1680>).

@@ -75,9 +75,38 @@ impl Spoken {
     #[must_use]
     pub fn chat(model: &Model<'_>) -> Self {
         let reasoning_field = model.reasoning_field.map(str::to_owned);
-        let dialect = Dialect { reasoning_field, ..of_family(model.id) };
+        let returns = model.reasoning_field == Some(REASONING_CONTENT);
+        let reasoning_with_calls = returns && wants_reasoning_with_calls(model.id);
+        let dialect = Dialect { reasoning_field, reasoning_with_calls, ..of_family(model.id) };
         Self { protocol: Protocol::OpenAiChat, dialect }
     }
+
+    /// Returns OpenAI's chat as a server speaks it of which nothing is known but its model. Thinking models whose own
+    /// APIs refuse a history without its reasoning get it, also if no metadata says so.
+    #[must_use]
+    pub fn compatible(model: &Model<'_>) -> Self {
+        let field = is_known_to_think(model.id).then_some(REASONING_CONTENT);
+        Self::chat(&Model { reasoning_field: model.reasoning_field.or(field), ..*model })
+    }
+}
+
+/// The field in which DeepSeek and those after it send reasoning, and take it back.
+const REASONING_CONTENT: &str = "reasoning_content";
+
+/// Returns whether a model family's API refuses a message with calls that lacks its reasoning: DeepSeek's
+/// (<https://api-docs.deepseek.com/guides/thinking_mode>), Moonshot's Kimi
+/// (<https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model>) and Xiaomi's `MiMo`.
+fn wants_reasoning_with_calls(model: &str) -> bool {
+    let model = model.to_ascii_lowercase();
+    ["deepseek", "kimi", "mimo"].iter().any(|family| model.contains(family))
+}
+
+/// Returns whether a model always thinks, by its name at its own API.
+fn is_known_to_think(model: &str) -> bool {
+    let model = model.to_ascii_lowercase();
+    let has = |name: &str| model.contains(name);
+    let deepseeks = ["deepseek-reasoner", "deepseek-v4"].into_iter().any(has);
+    deepseeks || (has("kimi") && ["thinking", "k2.5", "k2.6", "k3"].into_iter().any(has))
 }
 
 /// Returns the dialect of a model family, on any host. Mistral's models bring their checks of a conversation
@@ -130,7 +159,7 @@ pub static OPENAI_COMPATIBLE: Provider = Provider {
     id: "openai-compatible",
     npm: &[COMPATIBLE],
     url: None,
-    speaks: Spoken::chat,
+    speaks: Spoken::compatible,
     reach: Reach::at_its_url,
 };
 

@@ -202,7 +202,7 @@ fn what_a_provider_has_of_its_own_is_in_its_dialect_and_headers() {
     );
     assert_eq!(
         dialect("deepseek", "deepseek-reasoner"),
-        r#"{"reasoningField":"reasoning_content"}"#
+        r#"{"reasoningField":"reasoning_content","reasoningWithCalls":true}"#
     );
     assert_eq!(dialect("cerebras", "x"), r#"{"maxTokensField":"max_completion_tokens"}"#);
     assert_eq!(dialect("groq", "x"), "{}");
@@ -304,4 +304,36 @@ fn mistrals_models_get_what_they_take() {
     assert_eq!((elsewhere.call_ids, elsewhere.answers_results), (Some(CallIdForm::Nine), true));
     assert!(elsewhere.omit.is_empty());
     assert_eq!(route("vllm", "qwen3-coder").dialect, Dialect::default());
+}
+
+// Finding reports 9: a history whose calls another model made was refused, with or without metadata about the model.
+#[test]
+fn models_that_think_get_reasoning_with_calls() {
+    let dialect = |provider: &Provider, id, reasoning, field| {
+        let model = Model { id, reasoning, reasoning_field: field, ..Model::default() };
+        (provider.speaks)(&model).dialect
+    };
+    let (deepseek, own) = (of("deepseek").unwrap(), &OPENAI_COMPATIBLE);
+    let content = Some("reasoning_content");
+    let wanted = [
+        dialect(deepseek, "deepseek-reasoner", false, None),
+        dialect(deepseek, "deepseek-v4-pro", true, content),
+        dialect(own, "deepseek-reasoner", false, None),
+        dialect(own, "kimi-k2-thinking", false, None),
+        dialect(own, "kimi-k2.6", true, content),
+        dialect(own, "moonshotai/Kimi-K2.5", true, content),
+        dialect(own, "mimo-v2-pro", true, content),
+    ];
+    for dialect in wanted {
+        assert_eq!(dialect.reasoning_field.as_deref(), content, "{dialect:?}");
+        assert!(dialect.reasoning_with_calls, "{dialect:?}");
+    }
+    let others = [
+        dialect(own, "glm-5", true, content),
+        dialect(own, "kimi-k2-instruct", false, None),
+        dialect(deepseek, "deepseek-chat", false, None),
+        dialect(of("groq").unwrap(), "moonshotai/kimi-k2.5", true, None),
+        dialect(own, "deepseek/deepseek-r1", true, Some("reasoning_details")),
+    ];
+    assert!(others.iter().all(|dialect| !dialect.reasoning_with_calls), "{others:?}");
 }

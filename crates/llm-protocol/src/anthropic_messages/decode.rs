@@ -1,7 +1,7 @@
 //! Data payloads in, neutral events out. Does no I/O and reads no clock.
 
 use crate::anthropic_messages::block::{Open, OpenCall, OpenSummary};
-use crate::anthropic_messages::frame::{Block, Delta, Frame, WireUsage, block_text, finish_reason};
+use crate::anthropic_messages::frame::{Block, Delta, Frame, WireUsage, block_text};
 use crate::anthropic_messages::hosted;
 use crate::call_ids::{UNNAMED, distinct};
 use crate::classify::classify_in_stream;
@@ -95,9 +95,8 @@ impl Decoder {
             Some("message_start") => self.count(frame.message.and_then(|message| message.usage)),
             Some("message_delta") => {
                 self.count(frame.usage);
-                if let Some(reason) = frame.delta.and_then(|delta| delta.stop_reason) {
-                    self.reason = Some(finish_reason(&reason));
-                }
+                let word = frame.delta.and_then(|delta| delta.stop_reason);
+                self.reason = word.and_then(|word| FinishReason::from_word(&word)).or(self.reason);
             }
             Some("message_stop") => {
                 self.done = true;
@@ -117,21 +116,32 @@ impl Decoder {
         self.done
     }
 
-    /// Ends the stream: returns `StepFinish` and `Finish`.
+    /// Returns whether the model has stopped: only counts may still come.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.done || self.reason.is_some()
+    }
+
+    /// Ends the stream: closes open blocks and returns `StepFinish` and `Finish`. A message whose reason to stop has
+    /// come is whole, with or without `message_stop`.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] if the message was not stopped.
-    pub fn finish(self) -> Result<Vec<LlmEvent>, DecodeError> {
-        if !self.done {
+    pub fn finish(mut self) -> Result<Vec<LlmEvent>, DecodeError> {
+        if !self.has_stopped() {
             return Err(DecodeError::Truncated);
         }
+        let mut events = Vec::new();
+        self.stop_all(&mut events);
         let usage = self.usage.map(WireUsage::into_usage);
         let reason = match self.reason {
             Some(FinishReason::Stop) if self.called => FinishReason::ToolCalls,
             Some(reason) => reason,
             None => FinishReason::Unknown,
         };
-        Ok(vec![LlmEvent::StepFinish { reason, usage }, LlmEvent::Finish { reason, usage }])
+        events.push(LlmEvent::StepFinish { reason, usage });
+        events.push(LlmEvent::Finish { reason, usage });
+        Ok(events)
     }
 
     fn count(&mut self, usage: Option<WireUsage>) {

@@ -324,9 +324,13 @@ fn errors_in_the_stream_have_their_reason() {
 
 #[test]
 fn an_answer_without_its_stop_is_truncated_and_a_broken_one_is_said_to_be() {
-    let mut whole = decoder();
-    push(&mut whole, &[r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#]);
-    assert_eq!(whole.finish().unwrap_err(), DecodeError::Truncated);
+    let mut cut = decoder();
+    push(
+        &mut cut,
+        &[r#"{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":1}}"#],
+    );
+    assert!(!cut.has_stopped());
+    assert_eq!(cut.finish().unwrap_err(), DecodeError::Truncated);
     let broken = ErrorReason::InvalidOutput { incomplete_stream: false };
     let late = delta(3, r#"{"type":"input_json_delta","partial_json":"{"}"#);
     assert_eq!(decoder().push(&late).unwrap_err().reason(), broken);
@@ -335,6 +339,29 @@ fn an_answer_without_its_stop_is_truncated_and_a_broken_one_is_said_to_be() {
     let begun = decoder().push(&nameless).unwrap();
     assert_eq!(begun, [ToolInputStart { id: s("a"), name: s("unnamed") }]);
     assert_eq!(decoder().push("<html>").unwrap_err().reason(), broken);
+}
+
+// Finding reports 7: an answer whose reason to stop had come was asked for again when only the last frame was missing.
+#[test]
+fn an_answer_with_its_reason_is_whole_without_its_last_frame() {
+    let mut whole = decoder();
+    push(
+        &mut whole,
+        &[
+            &start(0, r#"{"type":"tool_use","id":"a","name":"t","input":{}}"#),
+            &delta(0, r#"{"type":"input_json_delta","partial_json":"{}"}"#),
+            r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":7}}"#,
+        ],
+    );
+    assert!(whole.has_stopped() && !whole.is_done());
+    let events = whole.finish().unwrap();
+    let [ToolInputEnd { .. }, LlmEvent::ToolCall(_), LlmEvent::StepFinish { .. }, last] =
+        &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    let LlmEvent::Finish { reason, usage: Some(usage) } = *last else { panic!("{events:?}") };
+    assert_eq!((reason, usage.output_tokens), (FinishReason::ToolCalls, 7));
 }
 
 #[test]

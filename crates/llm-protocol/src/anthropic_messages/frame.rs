@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
-use crate::event::{FinishReason, Usage};
-use crate::json::{Count, read_counts};
+use crate::event::Usage;
+use crate::json::{CacheCreation, Count, read_counts};
 use crate::text::Text;
 
 /// One frame of any type, with the fields of all types.
@@ -155,6 +155,9 @@ pub(super) struct WireUsage {
     output_tokens: Count,
     cache_creation_input_tokens: Count,
     cache_read_input_tokens: Count,
+    /// The same as `cache_creation_input_tokens`, by the time that the cache keeps it.
+    #[serde(deserialize_with = "read_counts")]
+    cache_creation: Option<CacheCreation>,
 }
 
 impl WireUsage {
@@ -162,16 +165,20 @@ impl WireUsage {
     pub(super) fn grow(&mut self, later: Self) {
         self.input_tokens = self.input_tokens.max(later.input_tokens);
         self.output_tokens = self.output_tokens.max(later.output_tokens);
-        self.cache_creation_input_tokens =
-            self.cache_creation_input_tokens.max(later.cache_creation_input_tokens);
+        self.cache_creation_input_tokens = self.written().max(later.written());
         self.cache_read_input_tokens =
             self.cache_read_input_tokens.max(later.cache_read_input_tokens);
+    }
+
+    fn written(&self) -> Count {
+        let split = self.cache_creation.and_then(CacheCreation::total);
+        self.cache_creation_input_tokens.max(Count(split))
     }
 
     /// Converts the counts. Anthropic counts cached tokens beside the input, we count them in it.
     pub(super) fn into_usage(self) -> Usage {
         let cache_read_tokens = self.cache_read_input_tokens.0.unwrap_or(0);
-        let cache_write_tokens = self.cache_creation_input_tokens.0.unwrap_or(0);
+        let cache_write_tokens = self.written().0.unwrap_or(0);
         let input = self.input_tokens.0.unwrap_or(0);
         let input_tokens =
             input.saturating_add(cache_read_tokens).saturating_add(cache_write_tokens);
@@ -185,17 +192,6 @@ impl WireUsage {
             total_tokens: input_tokens.saturating_add(output_tokens),
             estimated: false,
         }
-    }
-}
-
-pub(super) fn finish_reason(reason: &str) -> FinishReason {
-    match reason {
-        "end_turn" | "stop_sequence" => FinishReason::Stop,
-        // `pause_turn`: hosted tools took too long, and the answer continues in another request.
-        "max_tokens" | "model_context_window_exceeded" | "pause_turn" => FinishReason::Length,
-        "tool_use" => FinishReason::ToolCalls,
-        "refusal" => FinishReason::ContentFilter,
-        _ => FinishReason::Unknown,
     }
 }
 
@@ -220,6 +216,9 @@ mod tests {
             estimated: false,
         };
         assert_eq!(usage.into_usage(), expected);
+        let split =
+            r#"{"cache_creation":{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":4}}"#;
+        assert_eq!(read(split).into_usage().cache_write_tokens, 7);
     }
 
     #[test]

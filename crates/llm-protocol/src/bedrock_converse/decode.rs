@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::bedrock_converse::block::Blocks;
-use crate::bedrock_converse::frame::{Delta, Exception, Frame, finish_reason};
+use crate::bedrock_converse::frame::{Delta, Exception, Frame};
 use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
@@ -54,7 +54,7 @@ impl Decoder {
             }
             Frame::Stop(block) => self.blocks.stop(block.content_block_index, &mut events),
             Frame::MessageStop(stop) => {
-                let reason = stop.stop_reason.map(|reason| finish_reason(&reason));
+                let reason = stop.stop_reason.and_then(|word| FinishReason::from_word(&word));
                 self.reason = Some(reason.unwrap_or(FinishReason::Unknown));
                 self.blocks.stop_all(&mut events);
             }
@@ -73,6 +73,12 @@ impl Decoder {
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// Returns whether the model has stopped: only counts may still come.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.reason.is_some()
     }
 
     /// Ends the stream: closes parts that began after the message stopped, and returns `StepFinish` and

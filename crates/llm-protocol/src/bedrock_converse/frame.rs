@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::event::{FinishReason, Usage};
+use crate::event::Usage;
 use crate::json::{Count, read_counts};
 use crate::text::Text;
 
@@ -181,13 +181,17 @@ pub(super) struct WireUsage {
     total_tokens: Count,
     cache_read_input_tokens: Count,
     cache_write_input_tokens: Count,
+    /// The names before 2025.
+    cache_read_input_token_count: Count,
+    cache_write_input_token_count: Count,
 }
 
 impl WireUsage {
     /// Converts the counts. Bedrock counts cached tokens beside the input, we count them in it.
     pub(super) fn into_usage(self) -> Usage {
-        let cache_read_tokens = self.cache_read_input_tokens.0.unwrap_or(0);
-        let cache_write_tokens = self.cache_write_input_tokens.0.unwrap_or(0);
+        let read = self.cache_read_input_tokens.max(self.cache_read_input_token_count);
+        let written = self.cache_write_input_tokens.max(self.cache_write_input_token_count);
+        let (cache_read_tokens, cache_write_tokens) = (read.0.unwrap_or(0), written.0.unwrap_or(0));
         let cached = cache_read_tokens.saturating_add(cache_write_tokens);
         let input_tokens = self.input_tokens.0.unwrap_or(0).saturating_add(cached);
         let output_tokens = self.output_tokens.0.unwrap_or(0);
@@ -201,17 +205,6 @@ impl WireUsage {
             total_tokens: self.total_tokens.0.unwrap_or(0).max(sum),
             estimated: false,
         }
-    }
-}
-
-pub(super) fn finish_reason(reason: &str) -> FinishReason {
-    match reason {
-        "end_turn" | "stop_sequence" => FinishReason::Stop,
-        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
-        "tool_use" => FinishReason::ToolCalls,
-        "guardrail_intervened" | "content_filtered" => FinishReason::ContentFilter,
-        "malformed_model_output" | "malformed_tool_use" => FinishReason::Error,
-        _ => FinishReason::Unknown,
     }
 }
 

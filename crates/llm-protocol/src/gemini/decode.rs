@@ -7,7 +7,7 @@ use crate::call_ids::{UNNAMED, distinct};
 use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::event::{FinishReason, LlmEvent, Usage};
-use crate::gemini::frame::{Candidate, CodeResult, Frame, FunctionCall, WirePart, finish_reason};
+use crate::gemini::frame::{Candidate, CodeResult, Frame, FunctionCall, WirePart};
 use crate::json::RawJson;
 use crate::message::{ToolCall, ToolContent, ToolResult};
 use crate::state::StateOwner;
@@ -102,6 +102,12 @@ impl Decoder {
         false
     }
 
+    /// Returns whether the model has stopped: only counts may still come.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.reason.is_some()
+    }
+
     /// Ends the stream: closes the open part and returns `StepFinish` and `Finish`.
     ///
     /// # Errors
@@ -127,9 +133,8 @@ impl Decoder {
         for part in content.parts.unwrap_or_default() {
             self.part(part, events)?;
         }
-        if let Some(reason) = candidate.finish_reason {
-            self.reason = Some(finish_reason(&reason));
-        }
+        let word = candidate.finish_reason;
+        self.reason = word.and_then(|word| FinishReason::from_word(&word)).or(self.reason);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
-use crate::event::{FinishReason, Usage};
+use crate::event::Usage;
 use crate::json::{Count, read_counts};
 use crate::text::Text;
 
@@ -147,30 +147,6 @@ impl WireUsage {
             estimated: false,
         };
         (usage != Usage::default()).then_some(usage)
-    }
-}
-
-pub(super) fn finish_reason(reason: &str) -> FinishReason {
-    match reason {
-        "STOP" => FinishReason::Stop,
-        "FUNCTION_CALL" => FinishReason::ToolCalls,
-        "MAX_TOKENS" => FinishReason::Length,
-        "SAFETY"
-        | "RECITATION"
-        | "LANGUAGE"
-        | "BLOCKLIST"
-        | "PROHIBITED_CONTENT"
-        | "SPII"
-        | "MODEL_ARMOR"
-        | "IMAGE_SAFETY"
-        | "IMAGE_PROHIBITED_CONTENT"
-        | "IMAGE_RECITATION" => FinishReason::ContentFilter,
-        "MALFORMED_FUNCTION_CALL"
-        | "UNEXPECTED_TOOL_CALL"
-        | "TOO_MANY_TOOL_CALLS"
-        | "MISSING_THOUGHT_SIGNATURE"
-        | "MALFORMED_RESPONSE" => FinishReason::Error,
-        _ => FinishReason::Unknown,
     }
 }
 

@@ -8,9 +8,7 @@ use crate::error::truncate;
 use crate::event::{FinishReason, LlmEvent, Usage};
 use crate::json::RawJson;
 use crate::openai_chat::details::Details;
-use crate::openai_chat::frame::{
-    Choice, Content, Frame, Piece, ToolCallDelta, finish_reason, is_failure,
-};
+use crate::openai_chat::frame::{Choice, Content, Frame, Piece, ToolCallDelta, is_failure};
 use crate::openai_chat::tool_calls::ToolCalls;
 use crate::state::StateOwner;
 use crate::surrogates::Halves;
@@ -106,6 +104,12 @@ impl Decoder {
         self.done
     }
 
+    /// Returns whether the model has stopped: only counts may still come.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.done || self.reason.is_some()
+    }
+
     /// Ends the stream: closes open parts and returns `StepFinish` and `Finish`. A server may leave out
     /// `[DONE]` after its finish reason, or the reason before `[DONE]` (then it is unknown).
     ///
@@ -172,8 +176,8 @@ impl Decoder {
             self.close_part(events);
             self.calls.push(call, events)?;
         }
-        if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-            self.reason = Some(finish_reason(&reason));
+        if let Some(reason) = choice.finish_reason {
+            self.reason = Some(reason);
             self.close_parts(events);
         }
         Ok(())

@@ -426,7 +426,7 @@ fn odd_values_do_not_fail_an_answer() {
 // Finding llm 7: these reasons were read as a complete answer.
 #[test]
 fn reasons_of_other_owners_are_known() {
-    assert_eq!(crate::openai_chat::frame::finish_reason("model_length"), FinishReason::Length);
-    let failed = crate::openai_chat::frame::finish_reason("insufficient_system_resource");
-    assert_eq!(failed, FinishReason::Error);
+    assert_eq!(FinishReason::from_word("model_length"), Some(FinishReason::Length));
+    let failed = FinishReason::from_word("insufficient_system_resource");
+    assert_eq!(failed, Some(FinishReason::Error));
 }

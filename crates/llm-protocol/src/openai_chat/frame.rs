@@ -8,7 +8,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::event::{FinishReason, Usage};
-use crate::json::{Count, inclusive_input, read_counts};
+use crate::finish::read_reason;
+use crate::json::{CacheWrites, Count, inclusive_input, read_counts};
 use crate::text::Text;
 
 #[derive(Deserialize, Default)]
@@ -30,7 +31,8 @@ pub(super) struct Choice {
     pub(super) delta: Option<Delta>,
     /// Replaces `delta` on servers that send whole answers as one frame.
     pub(super) message: Option<Delta>,
-    pub(super) finish_reason: Option<String>,
+    #[serde(deserialize_with = "read_reason")]
+    pub(super) finish_reason: Option<FinishReason>,
     /// An error of the provider behind OpenRouter.
     pub(super) error: Option<Value>,
 }
@@ -197,14 +199,18 @@ pub(super) struct WireUsage {
     cached_tokens: Count,
     /// DeepSeek's field for it, beside the details.
     prompt_cache_hit_tokens: Count,
+    /// Anthropic's field for it, from proxies.
+    cache_read_input_tokens: Count,
+    #[serde(flatten)]
+    written: CacheWrites,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct PromptDetails {
     cached_tokens: Count,
-    /// OpenRouter.
-    cache_write_tokens: Count,
+    #[serde(flatten)]
+    written: CacheWrites,
 }
 
 #[derive(Deserialize, Default)]
@@ -219,8 +225,11 @@ impl WireUsage {
         let completion = self.completion_tokens_details.unwrap_or_default();
         let cached = prompt.cached_tokens.0;
         let cached = cached.or(self.prompt_cache_hit_tokens.0).or(self.cached_tokens.0);
+        let cached = cached.filter(|count| *count > 0).or(self.cache_read_input_tokens.0);
         let cached = cached.unwrap_or(0);
-        let input = inclusive_input(self.prompt_tokens.0.unwrap_or(0), cached);
+        let written = self.written.total().max(prompt.written.total()).unwrap_or(0);
+        let input = self.prompt_tokens.0.unwrap_or(0);
+        let input = inclusive_input(input, cached.saturating_add(written));
         let reasoning = completion.reasoning_tokens.0.unwrap_or(0);
         let output = self.completion_tokens.0.unwrap_or(0);
         let output = inclusive_output(input, output, reasoning, self.total_tokens.0);
@@ -228,7 +237,7 @@ impl WireUsage {
             input_tokens: input,
             output_tokens: output,
             cache_read_tokens: cached,
-            cache_write_tokens: prompt.cache_write_tokens.0.unwrap_or(0),
+            cache_write_tokens: written,
             reasoning_tokens: reasoning,
             total_tokens: self.total_tokens.0.unwrap_or_else(|| input.saturating_add(output)),
             estimated: false,
@@ -242,19 +251,6 @@ impl WireUsage {
 fn inclusive_output(input: u64, output: u64, reasoning: u64, total: Option<u64>) -> u64 {
     let with_reasoning = output.saturating_add(reasoning);
     if total == Some(input.saturating_add(with_reasoning)) { with_reasoning } else { output }
-}
-
-pub(super) fn finish_reason(reason: &str) -> FinishReason {
-    match reason {
-        "stop" | "eos" => FinishReason::Stop,
-        // Mistral distinguishes its two limits.
-        "length" | "model_length" => FinishReason::Length,
-        "tool_calls" | "function_call" => FinishReason::ToolCalls,
-        "content_filter" => FinishReason::ContentFilter,
-        // DeepSeek ran out of machines: <https://api-docs.deepseek.com/api/create-chat-completion>.
-        "error" | "insufficient_system_resource" => FinishReason::Error,
-        _ => FinishReason::Unknown,
-    }
 }
 
 #[cfg(test)]
@@ -288,5 +284,38 @@ mod tests {
             r#"{"prompt_tokens":86,"completion_tokens":10,"prompt_tokens_details":{"cached_tokens":17817}}"#,
         );
         assert_eq!((beside.input_tokens, beside.total_tokens), (17_903, 17_913));
+    }
+
+    // Finding reports 10: what was written to the cache counted 0 in all but one spelling.
+    #[test]
+    fn cache_writes_are_read_in_every_spelling() {
+        let spellings = [
+            r#""cache_creation_input_tokens":300,"prompt_tokens_details":{"cached_tokens":600}"#,
+            r#""cache_creation_input_tokens":300,"cache_read_input_tokens":600"#,
+            r#""prompt_tokens_details":{"cached_tokens":600,"cache_creation_tokens":300}"#,
+            r#""prompt_tokens_details":{"cached_tokens":600,"cached_creation_tokens":300}"#,
+            r#""prompt_tokens_details":{"cached_tokens":600,"cache_write_tokens":300}"#,
+            r#""prompt_tokens_details":{"cached_tokens":600,"cache_creation_input_tokens":300,"cache_type":"ephemeral"}"#,
+            r#""prompt_tokens_details":{"cached_tokens":600,"cache_creation":{"ephemeral_5m_input_tokens":100,"ephemeral_1h_input_tokens":200}}"#,
+            r#""cache_creation":{"ephemeral_5m_input_tokens":300},"cached_tokens":600"#,
+            r#""cacheCreationInputTokens":"300","prompt_tokens_details":{"cached_tokens":600}"#,
+            r#""cache_creation_input_tokens":300,"prompt_tokens_details":{"cached_tokens":600,"cache_creation_tokens":300,"cache_write_tokens":0}"#,
+        ];
+        for spelling in spellings {
+            for (prompt, input) in [(1000, 1000), (100, 1000)] {
+                let text =
+                    format!(r#"{{"prompt_tokens":{prompt},"completion_tokens":5,{spelling}}}"#);
+                let usage = serde_json::from_str::<WireUsage>(&text).unwrap().into_usage();
+                assert_eq!(
+                    (usage.cache_read_tokens, usage.cache_write_tokens),
+                    (600, 300),
+                    "{text}"
+                );
+                assert_eq!((usage.input_tokens, usage.output_tokens), (input, 5), "{text}");
+            }
+        }
+        let odd = r#"{"prompt_tokens":9,"cache_creation_input_tokens":{},"cache_creation":7}"#;
+        let odd = serde_json::from_str::<WireUsage>(odd).unwrap().into_usage();
+        assert_eq!((odd.input_tokens, odd.cache_write_tokens), (9, 0));
     }
 }

@@ -252,7 +252,9 @@ impl<'a> Writer<'a> {
             // Copilot's reasoning parts without text only seal the others.
             let says = |text: &&str| field != COPILOTS[0] || !text.is_empty();
             let texts = thoughts.map(|thought| thought.text.as_str()).filter(says);
-            let text = join(texts.map(Cow::Borrowed))?;
+            let text = join(texts.map(Cow::Borrowed));
+            let needs = self.dialect.reasoning_with_calls && has_calls(message);
+            let text = text.or_else(|| needs.then_some(Cow::Borrowed("")))?;
             return Some((field, Reasoning::Text(text)));
         }
         let details = thoughts
@@ -323,6 +325,10 @@ impl<'a> Writer<'a> {
             last.cache_control = Some(control);
         }
     }
+}
+
+fn has_calls(message: &Message) -> bool {
+    message.content.iter().any(|part| matches!(part, Part::ToolCall(_)))
 }
 
 fn thoughts(message: &Message) -> impl Iterator<Item = &TextPart> {

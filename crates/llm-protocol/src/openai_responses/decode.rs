@@ -112,6 +112,12 @@ impl Decoder {
         self.reason.is_some()
     }
 
+    /// Returns whether the model has stopped. Nothing comes after that.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.is_done()
+    }
+
     /// Ends the stream: returns `StepFinish` and `Finish`.
     ///
     /// # Errors
@@ -396,10 +402,8 @@ impl Decoder {
         }
         self.usage = response.usage.map(|usage| usage.into_usage());
         let details = response.incomplete_details.and_then(|details| details.reason);
-        self.reason = Some(match details.as_deref() {
-            Some("max_output_tokens") => FinishReason::Length,
-            Some("content_filter") => FinishReason::ContentFilter,
-            Some(_) => FinishReason::Unknown,
+        self.reason = Some(match details.as_deref().and_then(FinishReason::from_word) {
+            Some(reason) => reason,
             None if !complete => FinishReason::Unknown,
             None if self.calls.begun > 0 => FinishReason::ToolCalls,
             None if self.refused => FinishReason::ContentFilter,

@@ -8,7 +8,7 @@ use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::event::Usage;
-use crate::json::{Count, inclusive_input, read_counts};
+use crate::json::{CacheWrites, Count, inclusive_input, read_counts};
 use crate::text::Text;
 
 /// One frame of any type, with the fields of all types.
@@ -119,12 +119,16 @@ pub(super) struct WireUsage {
     #[serde(deserialize_with = "read_counts")]
     output_tokens_details: Option<OutputDetails>,
     total_tokens: Count,
+    #[serde(flatten)]
+    written: CacheWrites,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct InputDetails {
     cached_tokens: Count,
+    #[serde(flatten)]
+    written: CacheWrites,
 }
 
 #[derive(Deserialize, Default)]
@@ -135,14 +139,17 @@ struct OutputDetails {
 
 impl WireUsage {
     pub(super) fn into_usage(self) -> Usage {
-        let cached = self.input_tokens_details.and_then(|of| of.cached_tokens.0).unwrap_or(0);
-        let input = inclusive_input(self.input_tokens.0.unwrap_or(0), cached);
+        let details = self.input_tokens_details.unwrap_or_default();
+        let cached = details.cached_tokens.0.unwrap_or(0);
+        let written = self.written.total().max(details.written.total()).unwrap_or(0);
+        let input = self.input_tokens.0.unwrap_or(0);
+        let input = inclusive_input(input, cached.saturating_add(written));
         let output = self.output_tokens.0.unwrap_or(0);
         Usage {
             input_tokens: input,
             output_tokens: output,
             cache_read_tokens: cached,
-            cache_write_tokens: 0,
+            cache_write_tokens: written,
             reasoning_tokens: self
                 .output_tokens_details
                 .and_then(|of| of.reasoning_tokens.0)
@@ -164,4 +171,24 @@ pub(super) fn failure(error: Option<&RawValue>) -> DecodeError {
         },
         |error| classify_in_stream(&error).into(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Finding reports 10.
+    #[test]
+    fn cache_writes_are_read_beside_and_in_the_details() {
+        let spellings = [
+            r#""input_tokens_details":{"cached_tokens":600,"cache_write_tokens":300}"#,
+            r#""cache_creation_input_tokens":300,"input_tokens_details":{"cached_tokens":600}"#,
+        ];
+        for spelling in spellings {
+            let text = format!(r#"{{"input_tokens":1000,"output_tokens":5,{spelling}}}"#);
+            let usage = serde_json::from_str::<WireUsage>(&text).unwrap().into_usage();
+            assert_eq!((usage.cache_read_tokens, usage.cache_write_tokens), (600, 300), "{text}");
+            assert_eq!(usage.total_tokens, 1005);
+        }
+    }
 }

@@ -203,3 +203,36 @@ async fn addresses_of_a_provider_are_checked_and_explained() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+// Finding reports 24: claims of another type ended the sign-in, or took the groups of the user information away. Finding
+// reports 25: so did a lifetime as text.
+#[tokio::test]
+async fn what_nobody_uses_may_be_of_any_type() {
+    let world = World::new().await;
+    let mut connection = world.connection("idp_1", Algorithm::Es256, BASIC).await;
+    connection.groups_claim = Some("realm_access.roles".to_owned());
+    let odd = json!({
+        "address": "1 Road", "phone_number_verified": "yes", "updated_at": "yesterday",
+        "locale": ["en"], "birthdate": 1815, "zoneinfo": { "id": 1 },
+    });
+    let mut token = odd.clone();
+    token["auth_time"] = json!("1790000000");
+    let mut me = odd;
+    me["realm_access"] = json!({ "roles": ["it"] });
+    for expires_in in [json!("300"), json!(300.5), json!(null), json!({ "s": 300 })] {
+        let answer =
+            json!({ "expires_in": expires_in, "scope": ["openid"], "refresh_expires_in": "0" });
+        let change = json!({ "twist": "claims", "claims": token, "answer": answer, "me": me });
+        world.idp.control(change).await;
+        let done = world.signed_in(&connection).await.expect("signed in");
+        let groups = done.claims.groups("realm_access.roles");
+        assert_eq!(groups, Groups::Known(vec!["it".into()]), "{expires_in}");
+        assert_eq!(done.claims.auth_ms(), Some(1_790_000_000_000));
+        assert_eq!(done.claims.shown()["address"], "1 Road");
+    }
+    // The user information is of the same person, or counts for nothing.
+    world.idp.control(json!({ "me": { "sub": "eve", "realm_access": { "roles": ["it"] } } })).await;
+    let done = world.signed_in(&connection).await.expect("signed in");
+    assert_eq!(done.claims.groups("realm_access.roles"), Groups::Absent);
+    assert_eq!(done.person.subject, "ann");
+}

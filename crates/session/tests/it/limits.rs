@@ -267,3 +267,74 @@ async fn a_limit_of_the_input_is_kept_to() -> Result<()> {
     assert!(!started(&world, &session).await?.is_empty());
     world.check().await
 }
+
+/// A refusal in words that nobody knows.
+fn odd_refusal(matches: &str, status: u16, times: u32) -> Script {
+    let body = json!({ "error": { "code": "E42", "message": "zu viel auf einmal" } });
+    Script {
+        status: Some(status),
+        body: Some(body),
+        times: Some(times),
+        matches: matches.into(),
+        ..Script::default()
+    }
+}
+
+// Finding reports 6: refused as too large in words that nobody knew, a session failed for ever.
+#[tokio::test]
+async fn refusals_in_unknown_words_are_compacted_once() -> Result<()> {
+    for status in [400, 413, 422] {
+        let world = World::new().await?;
+        let session = world.session().await?;
+        for _ in 0..3 {
+            answers(&world, &session, &large(4_000)).await?;
+        }
+        // The first summary is refused as well.
+        world.script(odd_refusal("say 3 words", status, 1))?;
+        world.script(odd_refusal(SUMMARY, status, 1))?;
+        answers(&world, &session, "say 3 words").await?;
+        assert_eq!(world.answer(&session).await?, "w0 w1 w2");
+        assert_eq!(outcomes(&world, &session).await?.pop(), Some(SideOutcome::Completed));
+        world.check().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn refusals_that_are_not_about_size_end_the_turn() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    for _ in 0..3 {
+        answers(&world, &session, &large(4_000)).await?;
+    }
+    world.script(odd_refusal("say 3 words", 400, 9))?;
+    world.prompt(&session, "say 3 words").await?;
+    assert_eq!(world.settle(&session).await?, [Failed]);
+    assert_eq!(refused(&world, &session).await?, 2, "after one compaction");
+    world.script(odd_refusal("say 4 words", 404, 9))?;
+    world.prompt(&session, "say 4 words").await?;
+    assert_eq!(world.settle(&session).await?, [Failed]);
+    assert_eq!(refused(&world, &session).await?, 3, "at once");
+    answers(&world, &session, "say 5 words").await?;
+    world.check().await
+}
+
+// Finding reports 6: a compaction by hand sent the same history, and did not help.
+#[tokio::test]
+async fn a_compaction_by_hand_takes_less_after_a_refusal() -> Result<()> {
+    let world = World::with(|settings| settings.rules.compaction.auto = false).await?;
+    let session = world.session().await?;
+    for _ in 0..4 {
+        answers(&world, &session, &large(6_000)).await?;
+    }
+    world.script(odd_refusal(SUMMARY, 400, 1))?;
+    world.compact(&session, Delivery::Steer).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let tried = started(&world, &session).await?;
+    assert!(
+        tried.len() >= 2 && tried[1].scope.tokens <= tried[0].scope.tokens / 2 + 100,
+        "{tried:?}"
+    );
+    assert_eq!(outcomes(&world, &session).await?.pop(), Some(SideOutcome::Completed));
+    world.check().await
+}

@@ -41,6 +41,7 @@ mod scenarios_moves;
 mod scenarios_resume;
 mod scenarios_turns;
 mod settings;
+mod silence;
 mod skills;
 mod spans;
 mod stalls;

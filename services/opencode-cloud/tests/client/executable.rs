@@ -244,7 +244,7 @@ async fn what_goes_wrong_is_one_line_with_the_fix() {
     assert_eq!(
         err,
         "error: cannot reach the service at http://127.0.0.1:1 (Connection refused); start it with \
-         ./dev up, or pass --url\n"
+         `opencode-cloud up`, or pass --url\n"
     );
     let service = Service::start(vec![]).await;
     let (code, _, err) = cli(&service.url, &["session", "list", "--key", "wrong"]).await;

@@ -20,6 +20,9 @@ pub(super) fn outcome(
                 known.user
             )
         }
+        Some(known) if admission.keeps_role() => {
+            format!("the person is {} and stays {}: {why}", known.user, known.role)
+        }
         Some(known) if rules.maps_groups() => {
             format!("the person is {} and would be {role}: {why}", known.user)
         }

@@ -1,0 +1,21 @@
+use domain::{Finish, ReplyPart, TurnReplied};
+
+/// The whole replies in a row that say nothing: they have neither text nor calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Silence {
+    replies: u32,
+}
+
+impl Silence {
+    /// Notes a reply. One that did not come whole says nothing about the model.
+    pub(crate) fn replied(&mut self, replied: &TurnReplied) {
+        let whole = [Finish::Stop, Finish::Length, Finish::ToolCalls, Finish::Unknown];
+        let is_silent = whole.iter().any(|finish| replied.finish == *finish)
+            && replied.parts.iter().all(ReplyPart::says_nothing);
+        self.replies = if is_silent { self.replies.saturating_add(1) } else { 0 };
+    }
+
+    pub(crate) fn replies(self) -> u32 {
+        self.replies
+    }
+}
