@@ -201,7 +201,7 @@ mod tests {
         ));
         assert!(matches!(
             claims(json!({ "hasgroups": "true" })).groups("groups"),
-            Groups::Unknown(_)
+            Groups::TooMany(_)
         ));
         assert!(matches!(claims(json!({ "groups": [1, 2] })).groups("groups"), Groups::Unknown(_)));
         let many: Vec<String> = (0..=MAX_GROUPS).map(|n| n.to_string()).collect();
