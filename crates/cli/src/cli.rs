@@ -5,8 +5,8 @@ use clap::Subcommand;
 use crate::output::Screen;
 use crate::{
     CliError, ask_cmd, attach_cmd, credential_cmd, explain_cmd, key_cmd, limit_cmd, llm_cmd,
-    login_cmd, models_cmd, open_cmd, project_cmd, provider_cmd, ready_cmd, rebuild_cmd,
-    recovery_cmd, run, session_cmd, sso_cmd, transfer, usage_cmd, user_cmd,
+    login_cmd, models_cmd, open_cmd, permission_cmd, project_cmd, provider_cmd, ready_cmd,
+    rebuild_cmd, recovery_cmd, run, session_cmd, sso_cmd, transfer, unreached, usage_cmd, user_cmd,
 };
 
 /// The subcommands. The module of each has its arguments and its `execute`.
@@ -24,7 +24,7 @@ pub enum Command {
     Run(run::RunArgs),
     /// Open the terminal interface of the released client `opencode` at the service
     Attach(attach_cmd::AttachArgs),
-    /// List sessions, show one, or read its log
+    /// See, continue, change and delete sessions, and get what they did
     Session(session_cmd::SessionArgs),
     /// Write an idle session to a file: its log, files and requests
     Export(transfer::ExportArgs),
@@ -32,6 +32,8 @@ pub enum Command {
     Import(transfer::ImportArgs),
     /// List calls that wait for a person, and answer them
     Ask(ask_cmd::AskArgs),
+    /// List what was allowed for always, and take it back
+    Permission(permission_cmd::PermissionArgs),
     /// List projects, or show one with its sessions
     Project(project_cmd::ProjectArgs),
     /// List model providers
@@ -80,11 +82,12 @@ pub fn execute(command: Command, screen: &mut Screen) -> Result<u8, CliError> {
         Command::Services(args) => login_cmd::services(&args, screen),
         Command::Use(args) => login_cmd::choose(&args, screen),
         Command::Run(args) => client(run::execute(args, screen)),
-        Command::Attach(args) => client(attach_cmd::execute(args)),
+        Command::Attach(args) => client(attach_cmd::execute(args, screen)),
         Command::Session(args) => client(session_cmd::execute(args, screen)),
         Command::Export(args) => client(transfer::export(args, screen)),
         Command::Import(args) => client(transfer::import(args, screen)),
         Command::Ask(args) => client(ask_cmd::execute(args, screen)),
+        Command::Permission(args) => client(permission_cmd::execute(args, screen)),
         Command::Project(args) => client(project_cmd::execute(args, screen)),
         Command::Provider(args) => client(provider_cmd::execute(args, screen)),
         Command::Credential(args) => client(credential_cmd::execute(args, screen)),
@@ -113,7 +116,12 @@ pub fn execute(command: Command, screen: &mut Screen) -> Result<u8, CliError> {
 fn client(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| CliError::Io { doing: "cannot start", source })?;
-    runtime.block_on(work)
+    runtime.block_on(async {
+        match work.await {
+            Err(CliError::Client(error)) => Err(unreached::explain_error(error).await),
+            ended => ended,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -143,6 +151,16 @@ mod tests {
             "session list",
             "session show ses_1",
             "session log ses_1 --follow --after 3",
+            "session show",
+            "session diff --stat",
+            "session revert --last",
+            "session context ses_1 plan {}",
+            "session delete ses_1 ses_2 --yes",
+            "session pull",
+            "open ses_1",
+            "permission list",
+            "permission remove pms_1",
+            "abort",
             "abort ses_1",
             "explain trn_1 --body",
             "rebuild --check",

@@ -11,6 +11,14 @@ pub enum CliError {
     /// The service was not reached, or refused.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Nobody answers at the service's address, but others do.
+    #[error("{source}. {others}")]
+    Elsewhere {
+        /// The failed call.
+        source: ClientError,
+        /// A sentence about the services that answer.
+        others: String,
+    },
     /// Reading or printing failed.
     #[error("{doing}: {source}")]
     Io {
@@ -32,7 +40,7 @@ impl CliError {
                 | ClientError::UnknownService { .. }
                 | ClientError::BadKey,
             ) => 2,
-            Self::Client(_) | Self::Io { .. } => 1,
+            Self::Client(_) | Self::Elsewhere { .. } | Self::Io { .. } => 1,
         }
     }
 }

@@ -14,6 +14,25 @@ pub enum Style {
     Fancy,
 }
 
+/// The way in which a stream shows things.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// The look of its marks.
+    pub style: Style,
+    /// Whether it goes to a terminal, where foreign text is shown without control characters.
+    pub is_terminal: bool,
+    /// The terminal's columns; `None` without a terminal.
+    pub width: Option<usize>,
+}
+
+impl Look {
+    /// Returns whether what stands there can be replaced: a line that moves, or a text that is laid out.
+    #[must_use]
+    pub fn is_drawn(self) -> bool {
+        self.is_terminal && self.style == Style::Fancy
+    }
+}
+
 /// One stream of output.
 pub struct Output {
     to: Box<dyn Write + Send>,
@@ -57,6 +76,12 @@ impl Output {
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
+    }
+
+    /// Returns its look.
+    #[must_use]
+    pub fn look(&self) -> Look {
+        Look { style: self.style, is_terminal: self.is_terminal, width: self.width() }
     }
 
     /// Returns the terminal's columns; `None` without a terminal.

@@ -9,6 +9,7 @@ use domain::SessionId;
 use crate::CliError;
 use crate::output::{Output, Screen};
 use crate::render::printable;
+use crate::session_name::find_session;
 
 /// The most sessions that the service lists at once.
 const MOST_SESSIONS: u32 = 1_000;
@@ -55,7 +56,7 @@ pub(crate) async fn execute(args: RebuildArgs, screen: &mut Screen) -> Result<u8
     }
     let client = Client::new(&args.client)?;
     let sessions = match args.session {
-        Some(session) => vec![session],
+        Some(session) => vec![find_session(&client, Some(&session)).await?],
         None => newest(&client, &mut screen.err).await?,
     };
     let mut differing = 0_usize;

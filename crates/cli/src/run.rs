@@ -1,6 +1,5 @@
 //! `opencode-cloud run`: one prompt, from its admission to the end of its work.
 
-use std::io::{IsTerminal as _, stdin};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
@@ -21,11 +20,13 @@ use workspaces::{Address, AddressError};
 use crate::output::Screen;
 use crate::program;
 use crate::prompt_input::{attached, prompt_text};
-use crate::render::{Printed, Renderer, printable};
+use crate::render::printable;
 use crate::run_ask::{AskPolicy, Asks, Reply, Step};
-use crate::run_filling::Filling;
-use crate::run_session::{Opened, open_session, wide_directory_warning};
+use crate::run_end::RunEnd;
+use crate::run_filling::{Filling, Told};
+use crate::run_session::{Opened, check_variant, open_session, wide_directory_warning};
 use crate::run_state::{RunOutcome, RunState};
+use crate::run_view::{FRAME, View};
 use crate::{CliError, ask_cmd, here};
 
 /// How often a run checks whether something takes long.
@@ -58,7 +59,7 @@ pub struct RunArgs {
     /// With --here: only show what would be sent
     #[arg(long, requires = "here")]
     pub dry_run: bool,
-    /// Continue this session, in its own directory
+    /// Continue this session, in its own directory; the beginning of its id will do
     #[arg(long, value_name = "ID")]
     pub session: Option<SessionId>,
     /// Continue the last session of the directory
@@ -105,22 +106,15 @@ pub struct RunReport {
     pub refused: Vec<String>,
 }
 
-/// The way a run is shown.
-enum View {
-    Text(Renderer),
-    Json,
-}
-
 /// A prompt on its way through a session.
 pub struct Run<'a> {
     client: Client,
     session: SessionId,
     state: RunState,
-    view: View,
+    view: View<'a>,
     asks: Asks,
     /// How far the clone of its repository is, until its first turn.
     filling: Option<Filling>,
-    screen: &'a mut Screen,
 }
 
 /// Runs the subcommand and returns its exit code.
@@ -149,7 +143,9 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
         let log = LogFollower::open(&client, opened.session.clone(), opened.after).await?;
         Ok::<_, CliError>((model, opened, log))
     };
-    let (model, Opened { session, is_new, .. }, log) = patiently(screen, opened).await?;
+    let (model, opened, log) = patiently(screen, opened).await?;
+    let variant = check_variant(&client, &args, model.as_ref(), &opened, screen).await?;
+    let Opened { session, is_new, .. } = opened;
     if is_new && sent_nothing && args.repo.is_none() && client.is_local() {
         let directory = args.directory.as_deref().unwrap_or(Path::new("."));
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
@@ -158,6 +154,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
         }
     }
     let mut prompt = request(&args, MessageId::mint(&mut mint), text, model);
+    prompt.variant = variant;
     prompt.parts.extend(files.into_iter().map(|text| PromptPartRequest::Text { text }));
     if !args.json {
         screen.err.say(&format!("session {session}"))?;
@@ -175,21 +172,14 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     if let Some(why) = unfilled {
         screen.err.say(&printable::line(&why, 2_000))?;
     }
-    if args.json {
-        let line = serde_json::to_string(&report).expect("ids and words serialise");
-        screen.out.line(&line)?;
-    } else if is_void && client.delete_session(&session).await.is_ok() {
-        screen.err.say(&format!("session {session} was removed: nothing had run in it"))?;
-    } else {
-        let program = program();
-        screen.err.say(&format!("continue: {program} run --session {session} \"…\""))?;
-    }
-    if !args.json && !report.refused.is_empty() {
-        let refused = report.refused.join("; ");
-        screen.err.say(&format!(
-            "refused, since nobody could answer here: {refused}. `--ask allow` lets such calls run, `--ask wait` waits"
-        ))?;
-    }
+    let end = RunEnd {
+        report: &report,
+        is_json: args.json,
+        is_removed: !args.json && is_void && client.delete_session(&session).await.is_ok(),
+        has_repository: args.repo.is_some() || args.here,
+        is_here: args.here,
+    };
+    end.tell(&program(), screen)?;
     let outcome = ended?;
     let is_refused = outcome == RunOutcome::Completed && !report.refused.is_empty();
     Ok(if is_refused { 1 } else { outcome.exit_code() })
@@ -203,7 +193,6 @@ fn request(
 ) -> PromptRequest {
     PromptRequest {
         agent: args.agent.clone(),
-        variant: args.variant.clone(),
         delivery: args.queue.then_some(Delivery::Queue),
         ..PromptRequest::text(message, text, model)
     }
@@ -238,24 +227,14 @@ impl<'a> Run<'a> {
         json: bool,
         screen: &'a mut Screen,
     ) -> Self {
-        let view = if json {
-            View::Json
-        } else {
-            View::Text(Renderer::new(
-                screen.out.style(),
-                screen.out.is_terminal(),
-                screen.out.width(),
-            ))
-        };
-        let asks = Asks::new(Some(AskPolicy::Reject));
-        Self { client, session, state: RunState::new(message), view, asks, filling: None, screen }
+        let (view, asks) = (View::new(json, screen), Asks::new(Some(AskPolicy::Reject)));
+        Self { client, session, state: RunState::new(message), view, asks, filling: None }
     }
 
     /// Says what to do about calls that wait for a person. Without a policy a person at the terminal is asked.
     pub(crate) fn deals_with_asks(&mut self, policy: Option<AskPolicy>) {
-        let is_text = matches!(self.view, View::Text(_));
-        let has_person = is_text && self.screen.out.is_terminal() && stdin().is_terminal();
-        self.asks = Asks::new(policy.or((!has_person).then_some(AskPolicy::Reject)));
+        let nobody = (!self.view.has_person()).then_some(AskPolicy::Reject);
+        self.asks = Asks::new(policy.or(nobody));
     }
 
     /// Sends the prompt and shows the events until its work has ended. The first of `interrupts` interrupts the
@@ -264,6 +243,17 @@ impl<'a> Run<'a> {
     /// # Errors
     /// When the prompt is refused, the log is lost, or nothing can be printed.
     pub async fn follow(
+        &mut self,
+        log: LogFollower,
+        prompt: &PromptRequest,
+        interrupts: BoxStream<'static, ()>,
+    ) -> Result<RunOutcome, CliError> {
+        let ended = self.follow_log(log, prompt, interrupts).await;
+        self.view.finish()?;
+        ended
+    }
+
+    async fn follow_log(
         &mut self,
         mut log: LogFollower,
         prompt: &PromptRequest,
@@ -281,6 +271,8 @@ impl<'a> Run<'a> {
         let mut waits_for_admission = true;
         let mut looks = interval_at(begun + LOOK, LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut frames = interval_at(begun + FRAME, FRAME);
+        frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
@@ -320,8 +312,11 @@ impl<'a> Run<'a> {
                     let step = self.asks.take(&line);
                     self.deal(step).await?;
                 }
+                _ = frames.tick(), if self.view.is_moving() && !self.asks.is_shown() => {
+                    self.view.spin()?;
+                }
                 _ = looks.tick() => {
-                    self.announce()?;
+                    self.view.announce()?;
                     if looked.is_none_or(|at: Instant| at.elapsed() > FILLING) {
                         looked = Some(Instant::now());
                         self.tell_filling().await?;
@@ -368,7 +363,7 @@ impl<'a> Run<'a> {
         match ended {
             Ok(outcome) => *outcome == RunOutcome::Failed && self.state.turns().is_empty(),
             Err(CliError::Client(error)) => !self.state.was_admitted() && error.is_refusal(),
-            Err(CliError::Usage(_) | CliError::Io { .. }) => false,
+            Err(CliError::Usage(_) | CliError::Elsewhere { .. } | CliError::Io { .. }) => false,
         }
     }
 
@@ -398,8 +393,14 @@ impl<'a> Run<'a> {
 
     fn tell_workspace(&mut self, workspace: &RepositoryView) -> Result<(), CliError> {
         match self.filling.as_mut().and_then(|filling| filling.line(workspace)) {
-            Some(line) => self.note(&line),
-            None => Ok(()),
+            Some(Told::Step(line)) => self.note(&line),
+            Some(Told::Again { line, tries: _ }) if self.view.is_moving() => {
+                self.view.wait_for(line);
+                Ok(())
+            }
+            // Elsewhere a line cannot be replaced: fewer and fewer are said.
+            Some(Told::Again { line, tries }) if tries.is_power_of_two() => self.note(&line),
+            Some(Told::Again { .. }) | None => Ok(()),
         }
     }
 
@@ -410,14 +411,6 @@ impl<'a> Run<'a> {
         }
         let repository = self.client.repository(&self.session).await.ok()?;
         repository.fault.map(|fault| fault.message)
-    }
-
-    fn announce(&mut self) -> Result<(), CliError> {
-        if let View::Text(renderer) = &mut self.view {
-            let printed = renderer.announce();
-            self.print(&printed)?;
-        }
-        Ok(())
     }
 
     fn show(&mut self, item: &LogItem) -> Result<(), CliError> {
@@ -431,22 +424,7 @@ impl<'a> Run<'a> {
         if is_ours && let LogItem::Event(LogEvent { event: Some(event), .. }) = item {
             self.asks.observe(event);
         }
-        match (&mut self.view, item) {
-            (View::Json, item) => self.screen.out.line(&item.json_line())?,
-            (View::Text(renderer), LogItem::Delta(delta)) if is_ours => {
-                let printed = renderer.delta(delta);
-                self.print(&printed)?;
-            }
-            (View::Text(renderer), LogItem::Event(event)) if is_ours => {
-                renderer.at(event.time);
-                if let Some(event) = &event.event {
-                    let printed = renderer.event(event);
-                    self.print(&printed)?;
-                }
-            }
-            (View::Text(_), LogItem::Delta(_) | LogItem::Event(_) | LogItem::Workspace(_)) => {}
-        }
-        Ok(())
+        Ok(self.view.show(item, is_ours)?)
     }
 
     fn conclude(&mut self) -> Result<(), CliError> {
@@ -460,16 +438,7 @@ impl<'a> Run<'a> {
     }
 
     fn note(&mut self, text: &str) -> Result<(), CliError> {
-        if let View::Text(renderer) = &mut self.view {
-            let printed = renderer.finish();
-            self.print(&printed)?;
-        }
-        Ok(self.screen.err.say(text)?)
-    }
-
-    fn print(&mut self, printed: &Printed) -> Result<(), CliError> {
-        self.screen.out.print(&printed.out)?;
-        Ok(self.screen.err.prose(&printed.err)?)
+        Ok(self.view.note(text)?)
     }
 }
 

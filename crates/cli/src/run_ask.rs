@@ -24,6 +24,11 @@ pub enum AskPolicy {
 const NOBODY: &str = "Nobody can answer here: this run has no terminal. Do without this call, or say what is needed and stop.";
 const UNANSWERABLE: &str =
     "Nobody can answer questions here. Decide yourself, and say what you decided.";
+/// The permission that guards against the same call again and again.
+const CIRCLE: &str = "doom_loop";
+/// A model that goes in a circle needs no person: it learns that it does, and goes on.
+const IN_A_CIRCLE: &str = "You have made this same call several times in a row. Look at what it returned, then do something else; if you only \
+     wait for something, wait longer within one command.";
 
 /// An answer to send.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,6 +119,9 @@ impl Asks {
             (Some(AskPolicy::Allow | AskPolicy::Reject), Ask::Question { .. }) => {
                 refuse(UNANSWERABLE)
             }
+            (Some(AskPolicy::Reject), Ask::Permission { action, .. }) if action == CIRCLE => {
+                refuse(IN_A_CIRCLE)
+            }
             (Some(AskPolicy::Reject), about) => {
                 self.refused.push(brief(about));
                 refuse(NOBODY)
@@ -138,15 +146,16 @@ impl Asks {
         };
         let (ask, line) = (first.ask.clone(), line.trim());
         let body = match &first.about {
-            Ask::Permission { save, .. } => match line {
-                "y" | "yes" => json!({ "reply": "once" }),
-                "a" | "always" if !save.is_empty() => json!({ "reply": "always" }),
-                "n" | "no" => json!({ "reply": "reject" }),
-                "" | "a" | "always" => return Step::Show(permission(first)),
-                words => json!({ "reply": "reject", "message": words }),
+            Ask::Permission { save, .. } => match read_answer(line, !save.is_empty()) {
+                Some(body) => body,
+                None => return Step::Show(permission(first)),
             },
             Ask::Question { questions } => {
-                answers.push(chosen(&questions[answers.len().min(questions.len() - 1)], line));
+                let asked = &questions[answers.len().min(questions.len() - 1)];
+                match choose_labels(asked, line) {
+                    Ok(chosen) => answers.push(chosen),
+                    Err(why) => return Step::Show(format!("{why}\n{}", question(asked))),
+                }
                 if let Some(next) = questions.get(answers.len()) {
                     return Step::Show(question(next));
                 }
@@ -155,6 +164,27 @@ impl Asks {
         };
         Step::Send(Reply { ask, body })
     }
+}
+
+/// Reads a person's answer to a permission, in any case; words after a no are for the model. Returns `None` for anything
+/// else, which is asked again: a refusal ends more than a person who mistypes has in mind.
+fn read_answer(line: &str, may_save: bool) -> Option<Value> {
+    let (word, words) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let word = word.trim_end_matches([',', '.', ';', ':', '!']).to_lowercase();
+    let words = words.trim();
+    match (word.as_str(), words) {
+        ("once", "") => Some(json!({ "reply": "once" })),
+        (word, "") if is_yes(word) => Some(json!({ "reply": "once" })),
+        ("a" | "always", "") if may_save => Some(json!({ "reply": "always" })),
+        ("n" | "no", "") => Some(json!({ "reply": "reject" })),
+        ("n" | "no", words) => Some(json!({ "reply": "reject", "message": words })),
+        _ => None,
+    }
+}
+
+/// Returns whether a line means yes, in any case.
+pub(crate) fn is_yes(line: &str) -> bool {
+    matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 /// Reads standard input on a thread of its own, which ends with the process.
@@ -193,7 +223,7 @@ fn permission(asked: &ToolAsked) -> String {
         Ask::Permission { .. } | Ask::Question { .. } => String::new(),
     };
     format!(
-        "may it run {}?\n  y for yes{always}, n for no, or say what to do instead:",
+        "allow {}?\n  y for yes{always}, n for no, or n and what to do instead:",
         brief(&asked.about)
     )
 }
@@ -216,18 +246,43 @@ fn question(asked: &Question) -> String {
     text
 }
 
-/// Returns the labels that a person's line chooses, or the line.
-fn chosen(asked: &Question, line: &str) -> Vec<String> {
-    let numbers = line.split(',').map(|word| word.trim().parse::<usize>().ok());
-    let labels = numbers.map(|number| {
-        let option = asked.options.get(number?.checked_sub(1)?)?;
-        Some(option.label.clone())
-    });
-    match labels.collect::<Option<Vec<_>>>() {
-        Some(labels) if asked.multiple || labels.len() == 1 => labels,
-        Some(_) | None if line.is_empty() => Vec::new(),
-        Some(_) | None => vec![line.to_owned()],
+/// Returns the labels that a person's line chooses, or the line as an answer of its own.
+///
+/// # Errors
+/// What is wrong with a line that answers nothing: an empty one, or numbers that are not there.
+fn choose_labels(asked: &Question, line: &str) -> Result<Vec<String>, String> {
+    if line.is_empty() {
+        return Err("an answer is needed here".to_owned());
     }
+    let words = || line.split([',', ' ']).filter(|word| !word.is_empty());
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    if asked.options.is_empty() || !words().all(is_number) {
+        return Ok(vec![line.to_owned()]);
+    }
+    if let Some(option) = asked.options.iter().find(|option| option.label.trim() == line)
+        && find_option(asked, line).is_none()
+    {
+        return Ok(vec![option.label.clone()]);
+    }
+    let mut labels: Vec<String> = Vec::new();
+    for word in words() {
+        let label = find_option(asked, word).ok_or_else(|| format!("there is no {word}"))?;
+        if !labels.contains(label) {
+            labels.push(label.clone());
+        }
+    }
+    match labels.len() {
+        0 => Err("a number is needed here".to_owned()),
+        1 => Ok(labels),
+        _ if asked.multiple => Ok(labels),
+        _ => Err("only one of them can be chosen".to_owned()),
+    }
+}
+
+/// Returns the label that a number names.
+fn find_option<'q>(asked: &'q Question, number: &str) -> Option<&'q String> {
+    let at = number.parse::<usize>().ok()?.checked_sub(1)?;
+    asked.options.get(at).map(|option| &option.label)
 }
 
 #[cfg(test)]
@@ -278,19 +333,53 @@ mod tests {
         assert_eq!(waits, Step::Show(shown.into()));
     }
 
+    // Finding trial-3 4: `YES` and `?` were refusals that the model was told.
     #[test]
-    fn a_person_answers_with_a_letter_or_with_words() {
+    fn a_person_answers_in_any_case_or_is_asked_again() {
         let mut asks = Asks::new(None);
         asks.observe(&asked(1, push()));
-        let shown = "may it run shell `git push`?\n  y for yes, a for always (`git push *`), n for no, or say what to do instead:";
+        let shown = "allow shell `git push`?\n  y for yes, a for always (`git push *`), n for no, or n and what to do instead:";
         assert_eq!(asks.step(), Step::Show(shown.into()));
         assert!(asks.is_shown());
-        assert_eq!(asks.take(""), Step::Show(shown.into()));
-        assert_eq!(sent(asks.take(" y ")), json!({ "reply": "once" }));
-        assert_eq!(sent(asks.take("always")), json!({ "reply": "always" }));
-        assert_eq!(sent(asks.take("n")), json!({ "reply": "reject" }));
-        let words = json!({ "reply": "reject", "message": "open a pull request" });
-        assert_eq!(sent(asks.take("open a pull request")), words);
+        for yes in ["y", " y ", "Y", "YES", "Yes", "yes.", "once"] {
+            assert_eq!(sent(asks.take(yes)), json!({ "reply": "once" }), "{yes}");
+        }
+        for always in ["a", "Always", " ALWAYS "] {
+            assert_eq!(sent(asks.take(always)), json!({ "reply": "always" }), "{always}");
+        }
+        for no in ["n", "NO", "No!"] {
+            assert_eq!(sent(asks.take(no)), json!({ "reply": "reject" }), "{no}");
+        }
+        for words in
+            ["n open a pull request", "No,  open a pull request", "no: open a pull request "]
+        {
+            let told = json!({ "reply": "reject", "message": "open a pull request" });
+            assert_eq!(sent(asks.take(words)), told, "{words}");
+        }
+        for other in
+            ["", "  ", "?", "help", "open a pull request", "now", "yes but first test", "ja"]
+        {
+            assert_eq!(asks.take(other), Step::Show(shown.into()), "{other:?}");
+        }
+        assert!(asks.is_shown(), "it still waits");
+    }
+
+    // Heldout-3: a model that polls was cut off, and the run ended with exit code 1.
+    #[test]
+    fn a_circle_is_told_to_the_model_and_fails_no_run() {
+        let circle = || {
+            let (action, resources) = ("doom_loop".to_owned(), vec!["shell".to_owned()]);
+            Ask::Permission { action, resources, save: Vec::new() }
+        };
+        let mut asks = Asks::new(Some(AskPolicy::Reject));
+        asks.observe(&asked(1, circle()));
+        assert_eq!(sent(asks.step()), json!({ "reply": "reject", "message": IN_A_CIRCLE }));
+        assert_eq!(asks.refused(), [] as [String; 0]);
+        for (policy, is_asked) in [(None, true), (Some(AskPolicy::Allow), false)] {
+            let mut asks = Asks::new(policy);
+            asks.observe(&asked(1, circle()));
+            assert_eq!(matches!(asks.step(), Step::Show(_)), is_asked);
+        }
     }
 
     #[test]
@@ -325,5 +414,46 @@ mod tests {
         assert_eq!(asks.take("2, 1"), Step::Show("Which?\n  your answer:".into()));
         let answers = json!({ "answers": [["two", "one"], ["blue"]] });
         assert_eq!(sent(asks.take("blue")), answers);
+    }
+
+    // Finding trial-3 26: Enter became "no answer" and `7` became "7", with no way back.
+    #[test]
+    fn an_answer_that_is_not_there_asks_again() {
+        let option =
+            |label: &str| QuestionOption { label: label.into(), description: String::new() };
+        let one = Question {
+            question: "How many?".into(),
+            header: "Many".into(),
+            options: vec![option("two"), option("16")],
+            multiple: false,
+        };
+        let many = Question { multiple: true, ..one.clone() };
+        let free = Question { options: Vec::new(), ..one.clone() };
+        let faulty = |asked: &Question, lines: &[&str]| {
+            for line in lines {
+                assert!(choose_labels(asked, line).is_err(), "{line:?} of {asked:?}");
+            }
+        };
+        faulty(&one, &["", "0", "3", "7", "1,2", "1 2", ",", "99999999999999999999999"]);
+        faulty(&many, &["", "0", "1,3", "3"]);
+        faulty(&free, &[""]);
+        for (asked, line, chosen) in [
+            (&one, "2", vec!["16"]),
+            (&one, "16", vec!["16"]),
+            (&one, "1,1", vec!["two"]),
+            (&one, "7 of them", vec!["7 of them"]),
+            (&many, "2 1", vec!["16", "two"]),
+            (&free, "7", vec!["7"]),
+        ] {
+            assert_eq!(choose_labels(asked, line).expect(line), chosen, "{line}");
+        }
+        let mut asks = Asks::new(None);
+        asks.observe(&asked(1, Ask::Question { questions: vec![one, free] }));
+        assert!(matches!(asks.step(), Step::Show(_)));
+        let again = "there is no 7\nHow many?\n  1 two\n  2 16\n  a number, or other words:";
+        assert_eq!(asks.take("7"), Step::Show(again.into()));
+        assert_eq!(asks.take("1"), Step::Show("How many?\n  your answer:".into()));
+        assert!(matches!(asks.take(""), Step::Show(_)), "the second one, again");
+        assert_eq!(sent(asks.take("many")), json!({ "answers": [["two"], ["many"]] }));
     }
 }

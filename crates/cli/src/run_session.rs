@@ -2,15 +2,17 @@
 
 use std::path::Path;
 
-use client::{Client, ModelChoice, SessionView, SessionsQuery, cause_text, parsed};
+use client::{Client, ModelChoice, SessionModelView, SessionView, cause_text};
 use domain::{Seq, SessionId};
-use serde_json::json;
+use serde_json::{Value, json};
 use workspaces::Address;
 
 use crate::CliError;
 use crate::here::SentHere;
+use crate::output::Screen;
 use crate::render::printable;
 use crate::run::RunArgs;
+use crate::session_name::{find_session, newest_in};
 
 /// The session to use.
 pub(crate) struct Opened {
@@ -19,31 +21,69 @@ pub(crate) struct Opened {
     pub(crate) after: Seq,
     /// Whether this run created it.
     pub(crate) is_new: bool,
+    /// Its model, if it has one yet.
+    model: Option<SessionModelView>,
 }
 
 impl Opened {
     fn existing(session: SessionView) -> Self {
-        Self { session: session.id, after: session.seq, is_new: false }
+        let SessionView { id, seq, model, .. } = session;
+        Self { session: id, after: seq, is_new: false, model }
+    }
+
+    fn new(session: SessionView) -> Self {
+        let SessionView { id, model, .. } = session;
+        Self { session: id, after: Seq(0), is_new: true, model }
     }
 }
 
 /// Returns the newest session of the directory that is not a child.
 async fn last_session(client: &Client, args: &RunArgs) -> Result<Opened, CliError> {
     let directory = directory(args.directory.as_deref(), client.is_local())?;
-    let query = SessionsQuery {
-        directory: Some(directory.clone()),
-        roots: true,
-        ..SessionsQuery::newest(1)
-    };
-    let sessions: Vec<SessionView> =
-        parsed(&client.sessions_json(&query).await?, "the list of sessions")?;
-    let last = sessions.into_iter().next().ok_or_else(|| {
+    let last = newest_in(client, &directory).await?.ok_or_else(|| {
         let directory = printable::line(&directory, 200);
         CliError::Usage(format!(
             "there is no session in {directory} to continue; leave -c out to start one"
         ))
     })?;
     Ok(Opened::existing(last))
+}
+
+/// Returns the wanted variant, if the model of the run has it. Otherwise says so: the prompt goes to the plain model, as
+/// with the released client.
+pub(crate) async fn check_variant(
+    client: &Client,
+    args: &RunArgs,
+    model: Option<&ModelChoice>,
+    opened: &Opened,
+    screen: &mut Screen,
+) -> Result<Option<String>, CliError> {
+    let Some(variant) = &args.variant else { return Ok(None) };
+    // A service that does not say it now finds it out in the turn.
+    let Ok(listed) = client.models_json(None, false).await else { return Ok(args.variant.clone()) };
+    let own = opened.model.as_ref().map(|model| format!("{}/{}", model.provider, model.id));
+    let usual = listed["default"].as_str().map(str::to_owned);
+    let name = model.map(ToString::to_string).or(own).or(usual).unwrap_or_default();
+    let Some(why) = warn_of_variant(&listed, &name, variant) else {
+        return Ok(args.variant.clone());
+    };
+    screen.err.say(&why)?;
+    Ok(None)
+}
+
+/// Returns a warning if a list of models says that `name` has no such variant.
+fn warn_of_variant(listed: &Value, name: &str, variant: &str) -> Option<String> {
+    let models = listed["models"].as_array()?;
+    let variants = models.iter().find(|model| model["id"] == name)?["variants"].as_array()?;
+    if variants.iter().any(|its| its == variant) {
+        return None;
+    }
+    let known: Vec<&str> = variants.iter().filter_map(Value::as_str).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Some(printable::line(
+        &format!("warning: {name} has no variant `{variant}` and runs without it; it has: {known}"),
+        400,
+    ))
 }
 
 /// Finds the session that the arguments name, or makes the one with the id `fresh`.
@@ -59,7 +99,7 @@ pub(crate) async fn open_session(
         return last_session(client, args).await;
     }
     if let Some(id) = &args.session {
-        let session = client.session(id).await?;
+        let session = client.session(&find_session(client, Some(id)).await?).await?;
         if let Some(given) = &args.directory {
             stays(&session, given, client.is_local())?;
         }
@@ -70,7 +110,7 @@ pub(crate) async fn open_session(
         let begins = json!({ "sent": sent });
         let title = title.as_deref();
         let made = client.create_session_with(&fresh, project, begins, agent, model, title).await?;
-        return Ok(Opened { session: made.id, after: Seq(0), is_new: true });
+        return Ok(Opened::new(made));
     }
     // A service on another machine does not have this directory. Without --directory it uses a workspace.
     let directory = match (&args.repo, &args.directory, client.is_local()) {
@@ -82,7 +122,7 @@ pub(crate) async fn open_session(
     let session = client
         .create_session(&fresh, &project.id, directory.as_deref(), agent, model, title.as_deref())
         .await?;
-    Ok(Opened { session: session.id, after: Seq(0), is_new: true })
+    Ok(Opened::new(session))
 }
 
 /// Refuses a directory other than the session's. Only a Move changes that.
@@ -168,6 +208,24 @@ mod tests {
         }
         for project in ["/home/me/project", "/home/meet", "/srv"] {
             assert!(!is_wide(Path::new(project), home), "{project}");
+        }
+    }
+
+    // Heldout-3: `--variant` that the model does not have ended the run.
+    #[test]
+    fn a_variant_that_the_model_lacks_is_a_warning() {
+        let listed = json!({ "default": "p/m", "models": [
+            { "id": "p/m", "variants": ["low", "high"] }, { "id": "p/plain", "variants": [] }, { "id": "p/old" },
+        ] });
+        let told = warn_of_variant(&listed, "p/m", "highest").expect("a warning");
+        assert!(
+            told.ends_with("p/m has no variant `highest` and runs without it; it has: low, high"),
+            "{told}"
+        );
+        let told = warn_of_variant(&listed, "p/plain", "high").expect("a warning");
+        assert!(told.ends_with("it has: none"), "{told}");
+        for (model, variant) in [("p/m", "high"), ("p/other", "high"), ("p/old", "high")] {
+            assert_eq!(warn_of_variant(&listed, model, variant), None, "{model}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! `opencode-cloud session rename|compact|inbox|…`: one call each, reported in one line or as JSON.
 
 use std::fmt::Write as _;
+use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
@@ -13,8 +14,10 @@ use serde_json::{Value, json};
 use crate::CliError;
 use crate::output::Screen;
 use crate::render::printable;
+use crate::run_ask::is_yes;
 use crate::session_cmd::list;
-use crate::table::{fitted, local_time};
+use crate::session_name::{find_session, find_sessions};
+use crate::table::{count, fitted, local_time};
 
 /// How an input joins running work.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -39,13 +42,16 @@ impl Delivery {
 pub enum SessionChange {
     /// Delete sessions with their logs, for good; their files stay
     Delete {
-        /// The sessions
+        /// The sessions, or the beginnings of their ids
         #[arg(value_name = "ID", required = true)]
         ids: Vec<SessionId>,
+        /// Do not ask first
+        #[arg(long, short)]
+        yes: bool,
     },
     /// Give a session a title
     Rename {
-        /// The session
+        /// The session, or the beginning of its id
         #[arg(value_name = "ID")]
         id: SessionId,
         /// Its title from now on
@@ -53,34 +59,34 @@ pub enum SessionChange {
     },
     /// Leave sessions out of lists; they go on working
     Archive {
-        /// The sessions
+        /// The sessions, or the beginnings of their ids
         #[arg(value_name = "ID", required = true)]
         ids: Vec<SessionId>,
     },
     /// List archived sessions again
     Unarchive {
-        /// The sessions
+        /// The sessions, or the beginnings of their ids
         #[arg(value_name = "ID", required = true)]
         ids: Vec<SessionId>,
     },
     /// Replace the older part of a session's conversation with a summary, at its turn in the inbox
     Compact {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
         /// When it joins running work
         #[arg(long, value_enum, default_value_t = Delivery::Steer)]
         delivery: Delivery,
     },
     /// Show the inputs that wait in a session's inbox
     Inbox {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
     },
     /// Take an input out of a session's inbox
     Cancel {
-        /// The session
+        /// The session, or the beginning of its id
         #[arg(value_name = "ID")]
         id: SessionId,
         /// The input, as `session inbox` names it
@@ -89,7 +95,7 @@ pub enum SessionChange {
     },
     /// Change how an input in a session's inbox joins running work
     Deliver {
-        /// The session
+        /// The session, or the beginning of its id
         #[arg(value_name = "ID")]
         id: SessionId,
         /// The input, as `session inbox` names it
@@ -101,36 +107,36 @@ pub enum SessionChange {
     },
     /// Continue a session: start its waiting inputs, or answer a prompt that has no answer
     Resume {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
     },
     /// Wait until a session has nothing to do; exits with 1 when the time is up first
     Wait {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
         /// Seconds to wait at most
         #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
     },
     /// List a session's children
     Children {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
     },
     /// Show the tokens and the cost of a session and of all sessions below it
     Usage {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
     },
     /// Show a session's context entries, or set one: a JSON value for the model to know
     Context {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
         /// The entry's key
         #[arg(value_name = "KEY", requires = "change")]
         entry: Option<String>,
@@ -195,7 +201,12 @@ pub(crate) async fn execute(
     };
     let mut code = 0;
     let (answer, told) = match change {
-        SessionChange::Delete { ids } => {
+        SessionChange::Delete { ids, yes } => {
+            let ids = find_sessions(client, &ids).await?;
+            if !yes && !as_json && !confirm_deletion(client, &ids, screen).await? {
+                screen.err.say("nothing was deleted")?;
+                return Ok(1);
+            }
             let mut told = String::new();
             for id in &ids {
                 client.delete_session(id).await?;
@@ -204,6 +215,7 @@ pub(crate) async fn execute(
             (json!(ids), told)
         }
         SessionChange::Rename { id, title } => {
+            let id = find_session(client, Some(&id)).await?;
             let body = Some(json!({ "title": title }));
             let answer = call(&id, Method::PATCH, "", body).await?;
             let view: SessionView = parsed(&answer, "the session")?;
@@ -219,6 +231,7 @@ pub(crate) async fn execute(
             (json!(ids), "listed again\n".to_owned())
         }
         SessionChange::Compact { id, delivery } => {
+            let id = find_session(client, id.as_ref()).await?;
             let body = Some(json!({ "delivery": delivery.as_str() }));
             let answer = call(&id, Method::POST, "/compact", body).await?;
             let is_first = answer["first"] == true;
@@ -226,26 +239,31 @@ pub(crate) async fn execute(
             (answer, format!("{told}; `opencode-cloud session log` shows how it ends\n"))
         }
         SessionChange::Inbox { id } => {
+            let id = find_session(client, id.as_ref()).await?;
             let answer = call(&id, Method::GET, "/inbox", None).await?;
             let told = inbox(&parsed::<Vec<InboxView>>(&answer, "the inbox")?, screen.out.width());
             (answer, told)
         }
         SessionChange::Cancel { id, input } => {
+            let id = find_session(client, Some(&id)).await?;
             let answer = call(&id, Method::DELETE, &format!("/inbox/{input}"), None).await?;
             (answer, "it no longer waits\n".to_owned())
         }
         SessionChange::Deliver { id, input, delivery } => {
+            let id = find_session(client, Some(&id)).await?;
             let body = Some(json!({ "delivery": delivery.as_str() }));
             let answer = call(&id, Method::PATCH, &format!("/inbox/{input}"), body).await?;
             (answer, format!("its delivery is now `{}`\n", delivery.as_str()))
         }
         SessionChange::Resume { id } => {
+            let id = find_session(client, id.as_ref()).await?;
             let answer = call(&id, Method::POST, "/resume", None).await?;
             let woken = answer["resumed"] == true;
             let told = if woken { "it continues\n" } else { "it is running already\n" };
             (answer, told.to_owned())
         }
         SessionChange::Wait { id, seconds } => {
+            let id = find_session(client, id.as_ref()).await?;
             let body = json!({ "seconds": seconds });
             let limit = Duration::from_secs(seconds) + usual;
             let wait = client.of_session(&id, Method::POST, "/wait", Some(&body), limit);
@@ -260,6 +278,7 @@ pub(crate) async fn execute(
             (answer, told)
         }
         SessionChange::Children { id } => {
+            let id = find_session(client, id.as_ref()).await?;
             let answer = call(&id, Method::GET, "/children", None).await?;
             let children: Vec<SessionView> = parsed(&answer, "the list of children")?;
             let none = || "it has no children\n".to_owned();
@@ -267,11 +286,13 @@ pub(crate) async fn execute(
             (answer, told)
         }
         SessionChange::Usage { id } => {
+            let id = find_session(client, id.as_ref()).await?;
             let answer = call(&id, Method::GET, "/usage", None).await?;
             let told = usage(&parsed(&answer, "the usage")?);
             (answer, told)
         }
         SessionChange::Context { id, entry: Some(key), remove: true, .. } => {
+            let id = find_session(client, id.as_ref()).await?;
             let answer = call(&id, Method::DELETE, &entry_path(&key)?, None).await?;
             (
                 answer,
@@ -281,10 +302,12 @@ pub(crate) async fn execute(
         SessionChange::Context { id, entry: Some(key), value: Some(value), .. } => {
             let value: Value = serde_json::from_str(&value)
                 .map_err(|error| CliError::Usage(format!("the value is not JSON: {error}")))?;
+            let id = find_session(client, id.as_ref()).await?;
             let answer = call(&id, Method::PUT, &entry_path(&key)?, Some(value)).await?;
             (answer, "set; the model sees it at its next step\n".to_owned())
         }
         SessionChange::Context { id, .. } => {
+            let id = find_session(client, id.as_ref()).await?;
             let answer = call(&id, Method::GET, "/context", None).await?;
             let told = entries(&answer);
             (answer, told)
@@ -298,9 +321,29 @@ pub(crate) async fn execute(
     Ok(code)
 }
 
+/// Asks the person at the terminal about sessions that go for good. Elsewhere the command itself is the decision.
+async fn confirm_deletion(
+    client: &Client,
+    ids: &[SessionId],
+    screen: &mut Screen,
+) -> Result<bool, CliError> {
+    if !(screen.err.is_terminal() && io::stdin().is_terminal()) {
+        return Ok(true);
+    }
+    for id in ids {
+        let session = client.session(id).await?;
+        screen.err.say(&printable::line(&format!("{id}  {}", session.title), 200))?;
+    }
+    let what = count(ids.len() as u64, "session");
+    screen.err.print(&format!("delete {what} with the whole conversation, for good? [y/N] "))?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(is_yes(&answer))
+}
+
 async fn archive(client: &Client, ids: &[SessionId], archived: bool) -> Result<(), CliError> {
     let body = json!({ "archived": archived });
-    for id in ids {
+    for id in &find_sessions(client, ids).await? {
         client.of_session(id, Method::PATCH, "", Some(&body), client.pace().answer).await?;
     }
     Ok(())

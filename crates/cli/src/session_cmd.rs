@@ -15,6 +15,7 @@ use crate::render::{printable, summary};
 use crate::session_change::{self, SessionChange};
 use crate::session_files::{self, SessionFiles};
 use crate::session_list::ListArgs;
+use crate::session_name::find_session;
 use crate::session_open;
 use crate::session_pull;
 use crate::table::{ago, fitted, local_time};
@@ -37,22 +38,22 @@ pub struct SessionArgs {
 /// The subcommands of `session`.
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
-    /// The newest sessions of the organisation
+    /// List the newest sessions of the organisation
     List(ListArgs),
-    /// One session
+    /// Show a session, or its conversation
     Show {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
         /// Its conversation, with the ids that `revert`, `fork` and `diff` take
         #[arg(long)]
         messages: bool,
     },
-    /// The durable events of a session
+    /// Show the events of a session, or follow them
     Log {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
         /// Keep following; with --json, live text too
         #[arg(long)]
         follow: bool,
@@ -75,9 +76,9 @@ pub enum SessionCommand {
 /// Arguments of `abort`.
 #[derive(Debug, clap::Args)]
 pub struct AbortArgs {
-    /// The session
+    /// The session, or the beginning of its id [default: the last one of this directory]
     #[arg(value_name = "ID")]
-    pub id: SessionId,
+    pub id: Option<SessionId>,
     /// Let it continue with steering prompts, or with a control that is next; other input stays parked
     #[arg(long)]
     pub resume: bool,
@@ -111,6 +112,7 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
             }
         }
         SessionCommand::Show { id, messages: true } => {
+            let id = find_session(&client, id.as_ref()).await?;
             let answer = client.messages_json(&id).await?;
             if args.json {
                 screen.out.line(&answer.to_string())?;
@@ -120,6 +122,7 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
             }
         }
         SessionCommand::Show { id, messages: false } => {
+            let id = find_session(&client, id.as_ref()).await?;
             let answer = client.session_json(&id).await?;
             if args.json {
                 screen.out.line(&answer.to_string())?;
@@ -139,6 +142,7 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
             return session_files::execute(&client, asked, args.json, screen).await;
         }
         SessionCommand::Log { id, follow: true, after } => {
+            let id = find_session(&client, id.as_ref()).await?;
             let mut log = LogFollower::open(&client, id, Seq(after)).await?;
             // Ends when the reader goes away, or with Ctrl-C.
             while !screen.out.is_closed() {
@@ -153,6 +157,7 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
             }
         }
         SessionCommand::Log { id, follow: false, after } => {
+            let id = find_session(&client, id.as_ref()).await?;
             let mut last = Seq(after);
             while !screen.out.is_closed() {
                 let page = client.log_page(&id, last).await?;
@@ -178,14 +183,15 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
 /// [`CliError`].
 pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, CliError> {
     let client = Client::new(&args.client)?;
+    let id = find_session(&client, args.id.as_ref()).await?;
     let (interrupted, resumed) = if args.resume {
         // Not retried: a second abort would interrupt the resumed work.
         let (body, limit) = (json!({ "resume": true }), client.pace().answer);
-        let abort = client.of_session(&args.id, Method::POST, "/abort", Some(&body), limit);
+        let abort = client.of_session(&id, Method::POST, "/abort", Some(&body), limit);
         let answer = abort.await?;
         (answer["interrupted"] == true, answer["resumed"] == true)
     } else {
-        (client.abort(&args.id).await?.interrupted, false)
+        (client.abort(&id).await?.interrupted, false)
     };
     if args.json {
         let line = json!({ "interrupted": interrupted, "resumed": resumed });
@@ -212,18 +218,48 @@ fn list_at(sessions: &[SessionView], now: Option<TimestampMs>, width: Option<usi
         return "no sessions yet; start one with: opencode-cloud run \"PROMPT\"\n".to_owned();
     }
     let heading = ["SESSION", "UPDATED", "STATE", "TITLE", "DIRECTORY", "MODEL"];
-    let mut rows = vec![heading.map(str::to_owned)];
+    let is_narrow = width.is_some_and(|width| width < WIDE);
+    // Where not all columns fit, the last ones are left out.
+    let ordered = |row: [String; 6]| {
+        let [session, updated, state, title, directory, model] = row;
+        if is_narrow {
+            [session, state, title, updated, directory, model]
+        } else {
+            [session, updated, state, title, directory, model]
+        }
+    };
+    let mut rows = vec![ordered(heading.map(str::to_owned))];
+    let ids: Vec<&str> = sessions.iter().map(|session| session.id.as_str()).collect();
+    // What a session does and is called says more than the rest of an id whose beginning will do.
+    let shown = if is_narrow { count_unique_start(&ids) } else { usize::MAX };
     rows.extend(sessions.iter().map(|session| {
-        [
-            session.id.to_string(),
+        ordered([
+            session.id.as_str().chars().take(shown).collect(),
             when(session.time.updated.unwrap_or(session.time.created), now),
             state(session) + if session.time.archived.is_some() { ", archived" } else { "" },
             printable::line(&session.title, 60),
             printable::line(&session.directory, 60),
             printable::line(&model(session), 40),
-        ]
+        ])
     }));
     fitted(&rows, width)
+}
+
+/// The columns from which on a list has whole ids.
+const WIDE: usize = 100;
+/// The shortest beginning of an id that is shown: its kind, and the first digits of its time.
+const SHORTEST: usize = 12;
+
+/// Returns the number of characters with which the beginnings of all these ids differ.
+fn count_unique_start(ids: &[&str]) -> usize {
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let same = |one: &str, other: &str| {
+        one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count()
+    };
+    let most = sorted.windows(2).map(|pair| same(pair[0], pair[1]) + 1).max();
+    most.unwrap_or(0).max(SHORTEST)
 }
 
 /// Formats a time: relative for people, absolute for files and scripts.
@@ -363,6 +399,36 @@ mod tests {
         assert!(list_at(&[], None, None).contains("opencode-cloud run"));
         let told = list_at(&[session(false)], Some(120_001), Some(80));
         assert!(told.contains("  2 min ago  "), "{told}");
+    }
+
+    // Finding trial-3 polish: at 50 columns there were ids and times, and neither STATE nor TITLE.
+    #[test]
+    fn a_narrow_list_keeps_state_and_title() {
+        let ids = ["ses_0f52aaaaaaaaABCDEFGHIJKLMN", "ses_0f52aaaaaaabABCDEFGHIJKLMN"];
+        let sessions = ids.map(|id| {
+            let mut one = session(false);
+            one.id = id.parse().expect("an id");
+            one.title = "Find the parser".into();
+            one
+        });
+        for width in [50, 60, 80, 99] {
+            let text = list_at(&sessions, Some(120_001), Some(width));
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(lines[0].contains("STATE") && lines[0].contains("TITLE"), "{width}: {text}");
+            assert!(
+                lines[1].contains("completed") && lines[1].contains("Find the p"),
+                "{width}: {text}"
+            );
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}: {text}");
+            let shown: Vec<&str> =
+                lines[1..].iter().filter_map(|line| line.split(' ').next()).collect();
+            assert!(
+                shown[0] != shown[1]
+                    && ids.iter().zip(shown).all(|(id, shown)| id.starts_with(shown))
+            );
+        }
+        assert!(list_at(&sessions, None, Some(200)).contains(ids[0]), "room for all of it");
+        assert!(list_at(&sessions, None, None).contains(ids[0]), "a pipe gets it whole");
     }
 
     #[test]

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::output::{Screen, Style};
-use crate::render::printable;
+use crate::render::{self, printable};
 use crate::session_change::Delivery;
+use crate::session_name::find_session;
 use crate::table::{count, fitted};
 use crate::wrap::wrapped;
 
@@ -23,9 +24,9 @@ use crate::wrap::wrapped;
 pub enum SessionFiles {
     /// Begin a new session with a copy of a session's conversation
     Fork {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
         /// Copy what came before this message [default: everything]
         #[arg(long, value_name = "MESSAGE")]
         before: Option<MessageId>,
@@ -40,9 +41,9 @@ pub enum SessionFiles {
     Move(MoveArgs),
     /// Go back to before a message, files included; the next prompt makes that final, `unrevert` undoes it
     Revert {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
         /// The first message that is taken back
         #[arg(
             value_name = "MESSAGE",
@@ -62,15 +63,15 @@ pub enum SessionFiles {
     },
     /// Undo a revert that is not final
     Unrevert {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
     },
     /// Show what a session changed in files
     Diff {
-        /// The session
+        /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
-        id: SessionId,
+        id: Option<SessionId>,
         /// Only what the work on this message changed
         #[arg(long, value_name = "MESSAGE")]
         message: Option<MessageId>,
@@ -83,9 +84,9 @@ pub enum SessionFiles {
 /// Arguments of `session move`.
 #[derive(Debug, Args)]
 pub struct MoveArgs {
-    /// The session
+    /// The session, or the beginning of its id [default: the last one of this directory]
     #[arg(value_name = "ID")]
-    pub id: SessionId,
+    pub id: Option<SessionId>,
     /// The destination
     #[command(flatten)]
     pub to: Destination,
@@ -141,6 +142,7 @@ pub(crate) async fn execute(
     let mut mint = IdMint::after(Stamp::default(), SystemClock::new().now_ms());
     let (answer, told) = match asked {
         SessionFiles::Fork { id, before, copy_files, fork } => {
+            let id = find_session(client, id.as_ref()).await?;
             let fork = fork.unwrap_or_else(|| SessionId::mint(&mut mint));
             let files = if copy_files { "copy" } else { "shared" };
             let body = json!({ "id": fork, "messageID": before, "files": files });
@@ -166,11 +168,13 @@ pub(crate) async fn execute(
                     return Err(CliError::Usage(what.to_owned()));
                 }
             }
+            let id = find_session(client, id.as_ref()).await?;
             let answer = client.persist_of_session(&id, "/move", &body).await?;
             let told = "it waits in the inbox; `opencode-cloud session log` shows when it moves\n";
             (answer, told.to_owned())
         }
         SessionFiles::Revert { id, message, last, keep_files, commit: false } => {
+            let id = find_session(client, id.as_ref()).await?;
             let message = match message {
                 Some(message) if !last => message,
                 Some(_) | None => last_prompt(client, &id).await?,
@@ -186,10 +190,12 @@ pub(crate) async fn execute(
             (answer, told)
         }
         SessionFiles::Revert { id, commit: true, .. } => {
+            let id = find_session(client, id.as_ref()).await?;
             let answer = client.persist_of_session(&id, "/revert/commit", &json!({})).await?;
             (answer, "the revert is final\n".to_owned())
         }
         SessionFiles::Unrevert { id } => {
+            let id = find_session(client, id.as_ref()).await?;
             let before = client.session_json(&id).await?;
             if before["revert"].is_null() {
                 (before, "no revert is staged, so there is nothing to undo\n".to_owned())
@@ -200,6 +206,7 @@ pub(crate) async fn execute(
             }
         }
         SessionFiles::Diff { id, message, stat } => {
+            let id = find_session(client, id.as_ref()).await?;
             let query = message.map_or_else(String::new, |id| format!("?messageID={id}"));
             let (below, limit) = (format!("/diff{query}"), client.pace().answer);
             let answer = client.of_session(&id, Method::GET, &below, None, limit).await?;
@@ -266,14 +273,9 @@ fn coloured(patch: &str, style: Style) -> String {
     if style == Style::Plain {
         return patch;
     }
-    let colour = |line: &str| match line.as_bytes() {
-        [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => "1",
-        [b'+', ..] => "32",
-        [b'-', ..] => "31",
-        [b'@', b'@', ..] => "36",
-        _ => "0",
-    };
-    let lines = patch.lines().map(|line| format!("\x1b[{}m{line}\x1b[0m\n", colour(line)));
+    let lines = patch
+        .lines()
+        .map(|line| format!("\x1b[{}m{line}\x1b[0m\n", render::choose_diff_colour(line)));
     lines.collect()
 }
 

@@ -11,13 +11,14 @@ use crate::attach_cmd;
 use crate::output::Screen;
 use crate::program;
 use crate::render::printable;
+use crate::session_name::find_session;
 
 /// Arguments of `session open`.
 #[derive(Debug, clap::Args)]
 pub struct OpenArgs {
-    /// The session
+    /// The session, or the beginning of its id [default: the last one of this directory]
     #[arg(value_name = "ID")]
-    pub id: SessionId,
+    pub id: Option<SessionId>,
     /// Only say where it is, and how to go on
     #[arg(long)]
     pub print: bool,
@@ -29,8 +30,8 @@ pub(crate) async fn execute(
     args: OpenArgs,
     screen: &mut Screen,
 ) -> Result<u8, CliError> {
-    let session = client.session(&args.id).await?;
-    let repository = match client.repository(&args.id).await {
+    let session = client.session(&find_session(client, args.id.as_ref()).await?).await?;
+    let repository = match client.repository(&session.id).await {
         Ok(repository) => Some(repository),
         Err(ClientError::NotFound { .. }) => None,
         Err(error) => return Err(error.into()),
@@ -40,7 +41,9 @@ pub(crate) async fn execute(
         return Ok(0);
     }
     let words = ["--session", session.id.as_str()].map(OsString::from);
-    attach_cmd::start(options, session.directory.into(), words.into())
+    let code = attach_cmd::start(options, session.directory.into(), words.into()).await?;
+    attach_cmd::tell_return(&session.id, screen)?;
+    Ok(code)
 }
 
 fn told(
@@ -66,6 +69,7 @@ fn told(
         line("its work", &format!("{program} session pull {id} --worktree DIR"));
     }
     line("go on", &format!("{program} run --session {id} \"…\""));
+    line("browser", &format!("{program} open {id}"));
     text
 }
 
@@ -96,6 +100,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[2], "repository https://h.org/r at aaaaaaaaaaaa on main, filled");
         assert_eq!(lines[3], "its work   oc session pull ses_1 --worktree DIR");
-        assert_eq!(told(&session, None, "http://x", "oc").lines().count(), 3);
+        assert_eq!(lines[5], "browser    oc open ses_1");
+        assert_eq!(told(&session, None, "http://x", "oc").lines().count(), 4);
     }
 }

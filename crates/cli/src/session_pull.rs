@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use client::Client;
+use client::{Client, ClientError};
 use domain::SessionId;
 use reqwest::{Response, StatusCode};
 use tempfile::NamedTempFile;
@@ -17,13 +17,15 @@ use tempfile::NamedTempFile;
 use crate::CliError;
 use crate::here::private::Private;
 use crate::output::Screen;
+use crate::render::printable;
+use crate::session_name::find_session;
 
 /// Arguments of `session pull`.
 #[derive(Debug, clap::Args)]
 pub struct PullArgs {
-    /// The session
+    /// The session, or the beginning of its id [default: the last one of this directory]
     #[arg(value_name = "ID")]
-    pub id: SessionId,
+    pub id: Option<SessionId>,
     /// Make this branch of its work [default: only the ref refs/oc/ID]
     #[arg(long, value_name = "NAME", conflicts_with = "apply")]
     pub branch: Option<String>,
@@ -45,10 +47,14 @@ pub(crate) async fn execute(
 ) -> Result<u8, CliError> {
     let here = Here::find(&args.to)?;
     let kind = if args.apply { "patch" } else { "bundle" };
-    let mut answer = client.open_out(&args.id, kind).await?;
+    let id = &find_session(client, args.id.as_ref()).await?;
+    let mut answer = match client.open_out(id, kind).await {
+        Err(ClientError::NotFound { .. }) => return Err(explain_missing_clone(client, id).await?),
+        answer => answer?,
+    };
     let (base, wip) = (header(&answer, "x-oc-base"), header(&answer, "x-oc-wip"));
     if answer.status() == StatusCode::NO_CONTENT {
-        screen.err.say(&format!("session {} has changed nothing", args.id))?;
+        screen.err.say(&format!("session {id} has changed nothing"))?;
         return Ok(0);
     }
     let file = save(client, &mut answer).await?;
@@ -62,7 +68,7 @@ pub(crate) async fn execute(
             args.to.display()
         )));
     }
-    let (name, commit) = take(&here, &args, file.path(), wip.is_some())?;
+    let (name, commit) = take(&here, id, &args, file.path(), wip.is_some())?;
     if let Some(directory) = &args.worktree {
         let detach: &[&str] = if args.branch.is_some() { &[] } else { &["--detach"] };
         let target = args.branch.as_deref().unwrap_or(&name);
@@ -85,10 +91,31 @@ pub(crate) async fn execute(
     Ok(0)
 }
 
+/// Returns the error for a session that has no repository of its own: its work is elsewhere.
+async fn explain_missing_clone(client: &Client, id: &SessionId) -> Result<CliError, CliError> {
+    let session = client.session(id).await?; // it may be the session that is missing
+    Ok(CliError::Usage(describe_place(id, &session.directory, client.is_local())))
+}
+
+fn describe_place(id: &SessionId, directory: &str, is_local: bool) -> String {
+    let shown = printable::line(directory, 400);
+    if is_local && Path::new(directory).is_dir() {
+        return format!(
+            "session {id} worked in your own files, in {shown}: its changes are there already, and there is nothing to \
+             pull; `opencode-cloud session diff {id}` shows them"
+        );
+    }
+    format!(
+        "session {id} worked in {shown} of the service, which is no git repository, so there is nothing that git could \
+         pull; `opencode-cloud session diff {id}` shows its changes, and `opencode-cloud export {id}` has its files"
+    )
+}
+
 /// Takes a session's work out of a bundle, whatever else is in it: git checks each object, and makes or moves one ref. Returns
 /// the ref's name and its commit.
 fn take(
     here: &Here,
+    id: &SessionId,
     args: &PullArgs,
     bundle: &Path,
     has_wip: bool,
@@ -96,7 +123,7 @@ fn take(
     let from = if has_wip { "refs/oc/wip" } else { "refs/oc/head" };
     let name = match &args.branch {
         Some(branch) => format!("refs/heads/{branch}"),
-        None => format!("refs/oc/{}", args.id),
+        None => format!("refs/oc/{id}"),
     };
     here.git(["check-ref-format", &name], None)?;
     // Never an update of a branch that holds something else: git refuses what is no fast-forward.

@@ -1,28 +1,41 @@
 //! Tables for people.
 
-use crate::wrap::shortened;
+use crate::wrap::{columns, shortened};
 
-/// Aligns the columns of rows by characters. The first row is the heading. The last column is not padded. No rows
-/// give an empty text.
+/// Aligns the columns of rows. The first row is the heading. A column that is empty below it is left out, and the last one
+/// is not padded. No rows give an empty text.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    aligned(rows, &widths(rows))
+    let rows = without_empty(rows);
+    aligned(&rows, &widths(&rows))
 }
 
-fn widths<const N: usize>(rows: &[[String; N]]) -> [usize; N] {
-    std::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-    })
+/// Leaves out the columns of which no row but the heading has anything.
+fn without_empty<const N: usize>(rows: &[[String; N]]) -> Vec<Vec<&str>> {
+    let below = rows.get(1..).unwrap_or_default();
+    let is_kept: [bool; N] = std::array::from_fn(|column| {
+        below.is_empty() || below.iter().any(|row| !row[column].is_empty())
+    });
+    let kept = |row: &'_ [String; N]| -> Vec<usize> {
+        (0..row.len()).filter(|column| is_kept[*column]).collect()
+    };
+    rows.iter().map(|row| kept(row).into_iter().map(|at| row[at].as_str()).collect()).collect()
+}
+
+fn widths(rows: &[Vec<&str>]) -> Vec<usize> {
+    let count = rows.first().map_or(0, Vec::len);
+    let widest = |column: usize| rows.iter().map(|row| columns(row[column])).max().unwrap_or(0);
+    (0..count).map(widest).collect()
 }
 
 /// Prints as many columns as there are widths, each cut to its own.
-fn aligned<const N: usize>(rows: &[[String; N]], widths: &[usize]) -> String {
+fn aligned(rows: &[Vec<&str>], widths: &[usize]) -> String {
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
             let cell = shortened(cell, Some(*width));
             line.push_str(&cell);
-            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+            line.extend(std::iter::repeat_n(' ', width.saturating_sub(columns(&cell)) + 2));
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -37,15 +50,19 @@ const NARROWEST: usize = 12;
 /// is not enough, leaves out the last ones.
 pub(crate) fn fitted<const N: usize>(rows: &[[String; N]], width: Option<usize>) -> String {
     let Some(width) = width else { return table(rows) };
+    let rows = &without_empty(rows);
     let whole = widths(rows);
-    let is_cut: [bool; N] = std::array::from_fn(|column| column > 0 && !has_ids(rows, column));
-    let mut shown = N;
+    let is_cut: Vec<bool> =
+        (0..whole.len()).map(|column| column > 0 && !has_ids(rows, column)).collect();
+    let mut shown = whole.len();
     loop {
         let mut widths = whole[..shown].to_vec();
         let gaps = 2 * shown.saturating_sub(1);
         while widths.iter().sum::<usize>() + gaps > width {
-            let cut =
-                widths.iter_mut().zip(is_cut).filter(|(its, is_cut)| *is_cut && **its > NARROWEST);
+            let cut = widths
+                .iter_mut()
+                .zip(&is_cut)
+                .filter(|(its, is_cut)| **is_cut && **its > NARROWEST);
             let Some(wide) = cut.map(|(its, _)| its).max() else { break };
             *wide -= 1;
         }
@@ -58,14 +75,14 @@ pub(crate) fn fitted<const N: usize>(rows: &[[String; N]], width: Option<usize>)
 }
 
 /// Returns whether a column has ids below its heading, such as `ses_0123`. Part of one is of no use to anybody.
-fn has_ids<const N: usize>(rows: &[[String; N]], column: usize) -> bool {
+fn has_ids(rows: &[Vec<&str>], column: usize) -> bool {
     let is_id = |cell: &str| {
         let parts = cell.split_once('_').filter(|_| !cell.contains(' '));
         parts.is_some_and(|(kind, _)| {
             kind.len() == 3 && kind.chars().all(|c| c.is_ascii_lowercase())
         })
     };
-    rows.len() > 1 && rows.iter().skip(1).all(|row| is_id(&row[column]))
+    rows.len() > 1 && rows.iter().skip(1).all(|row| is_id(row[column]))
 }
 
 /// Formats a number of things: `1 file`, `2 files`.
@@ -127,6 +144,19 @@ mod tests {
         assert!(fitted(&rows, Some(43)).contains("a long text  ses_0123456789"));
         let narrow = fitted(&rows, Some(40));
         assert!(narrow.contains("a long text") && !narrow.contains("ses_"), "{narrow}");
+    }
+
+    // Finding trial-3 polish: `usage` had an empty column PART.
+    #[test]
+    fn a_column_without_anything_is_left_out() {
+        let rows = [["A", "B", "C"], ["a", "", "c"], ["d", "", ""]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        for width in [None, Some(80)] {
+            assert_eq!(fitted(&rows, width), "A  C\na  c\nd\n");
+        }
+        assert_eq!(table(&rows[..1]), "A  B  C\n", "a heading alone stays whole");
+        let wide = [["A", "B"], ["日本", "x"]].map(|row| row.map(str::to_owned));
+        assert_eq!(table(&wide), "A     B\n日本  x\n");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Lines that fit a terminal: prose goes on in the next line, anything else is cut with an ellipsis. Pure.
 
+use unicode_width::UnicodeWidthChar as _;
+
 /// The columns after which no label is looked for.
 const LABEL: usize = 16;
 
@@ -90,10 +92,11 @@ pub(crate) fn shortened(line: &str, width: Option<usize>) -> String {
     let (mut short, mut left, mut is_escape) = (String::new(), width.saturating_sub(1), false);
     for c in line.chars() {
         let is_shown = !is_escape && c != ESCAPE;
-        if is_shown && left == 0 {
+        let wide = if is_shown { c.width().unwrap_or(0) } else { 0 };
+        if wide > left {
             break;
         }
-        left -= usize::from(is_shown);
+        left -= wide;
         is_escape = if is_escape { !c.is_ascii_alphabetic() } else { c == ESCAPE };
         short.push(c);
     }
@@ -106,7 +109,7 @@ pub(crate) fn shortened(line: &str, width: Option<usize>) -> String {
 
 const ESCAPE: char = '\u{1b}';
 
-/// Counts the characters that a terminal shows of a line: not those of our colours.
+/// Counts the columns that a line takes in a terminal: none for our colours, two for a wide letter.
 pub(crate) fn columns(line: &str) -> usize {
     let (mut count, mut is_escape) = (0, false);
     for c in line.chars() {
@@ -115,7 +118,7 @@ pub(crate) fn columns(line: &str) -> usize {
         } else if c == ESCAPE {
             is_escape = true;
         } else {
-            count += 1;
+            count += c.width().unwrap_or(0);
         }
     }
     count
@@ -159,5 +162,6 @@ mod tests {
         assert_eq!(shortened(red, Some(8)), "\x1b[1;31merror:\x1b[0m …\x1b[0m");
         assert_eq!(shortened("abcdef", Some(4)), "abc…");
         assert_eq!(shortened("abcdef", Some(0)), "…");
+        assert_eq!((columns("日本"), shortened("日本語", Some(4)).as_str()), (4, "日…"));
     }
 }

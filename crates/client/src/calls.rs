@@ -151,8 +151,9 @@ impl Client {
                     self.answer(request, what, self.pace().answer).await
                 })
                 .await?;
-            let page: Vec<Value> =
-                serde_json::from_slice(&body).map_err(|error| unreadable(what, &error))?;
+            // No version of the service answers with anything but a list.
+            let page: Vec<Value> = serde_json::from_slice(&body)
+                .map_err(|_| ClientError::Foreign { url: self.url().to_owned() })?;
             found.extend(page);
             let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
             query.limit = most.saturating_sub(count);

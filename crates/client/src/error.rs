@@ -223,6 +223,7 @@ impl ClientError {
 
     /// Returns the error for an unsuccessful answer. `what` names the requested thing.
     pub(crate) fn refused(
+        url: &str,
         status: StatusCode,
         retry_after: Option<Duration>,
         what: &str,
@@ -230,6 +231,8 @@ impl ClientError {
     ) -> Self {
         let answer = Refusal::read(body);
         match status {
+            // The service says why in words of its own. Another server, or a page, does not.
+            StatusCode::NOT_FOUND if answer.code.is_none() => Self::Foreign { url: url.to_owned() },
             StatusCode::FORBIDDEN => Self::Forbidden { message: answer.message },
             StatusCode::NOT_FOUND => Self::NotFound { what: what.to_owned() },
             _ => Self::Refused {
@@ -302,16 +305,17 @@ fn without_key(url: &str, profile: Option<&Path>) -> String {
 
 /// Returns the command that lists things like `what`.
 fn listing(what: &str) -> &'static str {
-    if what.starts_with("crd_") {
-        "`opencode-cloud credential list`"
-    } else {
-        "`opencode-cloud session list`"
+    match what.split([' ', '_']).next() {
+        Some("crd") => "`opencode-cloud credential list`",
+        Some("permission") => "`opencode-cloud permission list`",
+        Some("ask") => "`opencode-cloud ask list`",
+        _ => "`opencode-cloud session list`",
     }
 }
 
 fn start_hint(url: &str) -> &'static str {
     if super::is_loopback(url) {
-        "start it with `opencode-cloud up`, or pass --url"
+        "start it with `opencode-cloud up`, or name another one with --url"
     } else {
         "check --url or OPENCODE_CLOUD_URL and the network"
     }
@@ -373,17 +377,42 @@ mod tests {
     fn a_refusal_is_read_in_both_dialects() {
         let flat =
             br#"{"code":"conflict","message":"another prompt has this id","request_id":"r1"}"#;
-        let error = ClientError::refused(StatusCode::CONFLICT, None, "the prompt", flat);
+        let error =
+            ClientError::refused("http://x", StatusCode::CONFLICT, None, "the prompt", flat);
         assert_eq!(
             error.to_string(),
             "the service answered 409 Conflict: another prompt has this id (request r1)"
         );
         let stock = br#"{"name":"BadRequest","data":{"message":"no parts"}}"#;
-        let error = ClientError::refused(StatusCode::BAD_REQUEST, None, "the prompt", stock);
+        let error =
+            ClientError::refused("http://x", StatusCode::BAD_REQUEST, None, "the prompt", stock);
         assert_eq!(error.to_string(), "the service answered 400 Bad Request: no parts");
-        let page = ClientError::refused(StatusCode::BAD_GATEWAY, None, "the prompt", b"<html>");
+        let page = ClientError::refused(
+            "http://x",
+            StatusCode::BAD_GATEWAY,
+            None,
+            "the prompt",
+            b"<html>",
+        );
         assert_eq!(page.to_string(), "the service answered 502 Bad Gateway");
         assert!(page.is_transient() && !error.is_transient());
+    }
+
+    // Finding trial-3 polish: at something else, "the list of sessions was not found".
+    #[test]
+    fn what_another_server_does_not_have_is_no_missing_thing() {
+        let missing = |body: &[u8]| {
+            let refused = ClientError::refused("http://x", StatusCode::NOT_FOUND, None, "it", body);
+            matches!(refused, ClientError::NotFound { .. })
+        };
+        assert!(missing(br#"{"code":"not_found","message":"no session with this id was found"}"#));
+        assert!(missing(br#"{"error":{"code":"NOT_FOUND","message":"m"}}"#));
+        assert!(missing(br#"{"name":"NotFoundError","data":{"message":"m"}}"#));
+        for other in
+            [&b""[..], b"<html>not here", b"404 page not found", br#"{"detail":"Not Found"}"#]
+        {
+            assert!(!missing(other), "{other:?}");
+        }
     }
 
     #[test]

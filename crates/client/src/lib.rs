@@ -182,7 +182,8 @@ impl Client {
         if status == StatusCode::UNAUTHORIZED {
             return Err(ClientError::unauthorized(&self.inner.url, &self.inner.key));
         }
-        Err(ClientError::refused(status, retry_after.map(Duration::from_secs), what, &body))
+        let retry_after = retry_after.map(Duration::from_secs);
+        Err(ClientError::refused(&self.inner.url, status, retry_after, what, &body))
     }
 
     /// Reads a body of at most `max` bytes; returns `None` if it is larger.

@@ -453,8 +453,12 @@ mod tests {
             error.provider_message
         };
         let said = refused("groq", "llama-3.3-70b-versatile", "{}");
-        for part in ["`groq`", "POST /platform/credential", "GROQ_API_KEY", "opencode-cloud models"]
-        {
+        for part in [
+            "`groq`",
+            "opencode-cloud credential add groq",
+            "GROQ_API_KEY",
+            "opencode-cloud models",
+        ] {
             assert!(said.contains(part), "{said}");
         }
         // An organisation with its own settings does not get the process's key.

@@ -15,7 +15,7 @@ const LEAST_PER_SECOND: u64 = 1_024;
 /// The longest time that such a rate gives. Whoever sends more than fits into it, an upload or an archive, holds one of few places:
 /// from there on a body comes at 64 times that rate.
 const MOST_SLOWNESS: Duration = Duration::from_mins(15);
-const LARGE_BODIES: u64 = 64;
+const LARGE_BODIES: u32 = 64;
 
 /// A body whose bytes come at a least rate, or it breaks off. Only the time counts in which we wait for the client.
 pub(crate) struct PacedBody {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use boot::telemetry::LogFormat;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli::CliError;
+use cli::help::{self, Group};
 use cli::output::{Screen, Style};
 use tasks::CancellationToken;
 
@@ -26,6 +27,38 @@ pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The groups of the subcommands in the help.
+const GROUPS: &[Group] = &[
+    (
+        "Work",
+        &["run", "session", "ask", "permission", "attach", "open", "abort", "export", "import"],
+    ),
+    ("Models and costs", &["models", "provider", "credential", "usage", "limit", "llm"]),
+    ("Services", &["up", "login", "logout", "services", "use", "key", "doctor", "ready"]),
+    ("The organisation", &["user", "sso", "recovery", "project"]),
+    (
+        "Run a cluster",
+        &[
+            "serve",
+            "gateway",
+            "worker",
+            "placement",
+            "dev-cluster",
+            "migrate",
+            "feature-level",
+            "secrets",
+            "credentials",
+            "owner-link",
+        ],
+    ),
+    ("Look closer", &["explain", "check", "rebuild", "simulated-model", "completions", "man"]),
+];
+
+/// Returns the command line, whose help has its commands in groups.
+fn command() -> clap::Command {
+    help::group_commands(Cli::command(), GROUPS)
 }
 
 /// The subcommands: those of a person are [`cli::Command`], those of a server are here.
@@ -86,7 +119,13 @@ pub fn main() -> ExitCode {
     match config::expand(&Cli::command(), std::env::args_os().collect(), |name| {
         std::env::var_os(name)
     }) {
-        Ok(words) => dispatch(Cli::parse_from(words).command),
+        Ok(words) => {
+            let matches = command().get_matches_from(words);
+            match Cli::from_arg_matches(&matches) {
+                Ok(cli) => dispatch(cli.command),
+                Err(error) => error.exit(),
+            }
+        }
         Err(error) => failed(&mut Screen::standard(), &error.into()),
     }
 }
@@ -187,8 +226,9 @@ fn failed(screen: &mut Screen, error: &Failure) -> ExitCode {
 /// The filter of the log, unless `OPENCODE_CLOUD_LOG` sets another. openraft logs several lines a second while a
 /// member is away; placement logs that itself, as well as the error that ends Raft.
 const LOG_FILTER: &str = "warn,opencode_cloud=info,worker=info,placement=info,openraft=off";
-/// The filter for `up`, whose terminal is for people: it reports its progress itself.
-const QUIET_LOG_FILTER: &str = "warn,openraft=off";
+/// The filter for `up`, whose terminal is for people: it reports its progress itself. After each hard stop its only worker
+/// is declared dead, which nobody needs to know: its successor is there already.
+const QUIET_LOG_FILTER: &str = "warn,openraft=off,placement::host::writer=error";
 /// The variable for the log's format: `json` for machines, anything else for people.
 const LOG_FORMAT: &str = "OPENCODE_CLOUD_LOG_FORMAT";
 
@@ -288,6 +328,27 @@ mod tests {
         for state in states.into_iter().filter(|state| !state.is_empty()) {
             assert!(script.contains(&format!("        {state})\n")), "{state}");
         }
+    }
+
+    // Finding trial-3 polish: 42 commands without groups.
+    #[test]
+    fn the_commands_are_in_groups() {
+        let cli = Cli::command();
+        assert_eq!(help::find_ungrouped(&cli, GROUPS), [] as [String; 0]);
+        let help = command().render_help().to_string();
+        for (heading, names) in GROUPS {
+            let rest = help.split(&format!("\n{heading}:\n")).nth(1);
+            let rest = rest.unwrap_or_else(|| panic!("no {heading} in {help}"));
+            let below: Vec<&str> = rest.lines().take_while(|line| line.starts_with("  ")).collect();
+            for name in *names {
+                assert!(below.iter().any(|line| line.trim().starts_with(name)), "{name}: {help}");
+            }
+        }
+        assert!(
+            help.starts_with("OpenCode sessions as a service") && help.contains("--version"),
+            "{help}"
+        );
+        assert!(!help.contains("\nCommands:\n"), "{help}");
     }
 
     // `up --help` used to show 30 options in one list.

@@ -25,25 +25,29 @@ async fn a_person_answers_a_run_in_its_terminal() -> Result<()> {
     terminal.until(">").await?;
     let run =
         |name: &str| format!("clear; opencode-cloud run 'read {name}.env'; echo \"ended $?\"");
-    terminal.prompt(&run(""), "may it run read `.env`?").await?;
+    terminal.prompt(&run(""), "allow read `.env`?").await?;
     terminal
-        .until("y for yes, a for always (`.env`), n for no, or say what to do instead:")
+        .until("y for yes, a for always (`.env`), n for no, or n and what to do instead:")
         .await?;
-    terminal.type_text("y")?;
+    // What is no answer asks again, and yes is yes in any case.
+    terminal.type_text("?")?;
+    terminal.press("Enter")?;
+    terminal.until("?\nallow read `.env`?").await?;
+    terminal.type_text("YES")?;
     terminal.press("Enter")?;
     let screen = terminal.until("ended 0").await?;
     ensure!(screen.contains("TOKEN=not-for-models"), "{screen}");
 
-    // Words are for the model, which goes on with them.
-    terminal.prompt(&run("b"), "may it run read `b.env`?").await?;
-    terminal.type_text("read the example")?;
+    // Words after a no are for the model, which goes on with them.
+    terminal.prompt(&run("b"), "allow read `b.env`?").await?;
+    terminal.type_text("no, read the example")?;
     terminal.press("Enter")?;
     terminal.until("The user rejected this call: read the example").await?;
     let screen = terminal.until("ended 0").await?;
     ensure!(!screen.contains("TOKEN"), "{screen}");
 
     // Ctrl-C while it asks stops the work, and nobody is asked any longer.
-    terminal.prompt(&run("c"), "may it run read `c.env`?").await?;
+    terminal.prompt(&run("c"), "allow read `c.env`?").await?;
     terminal.press("C-c")?;
     terminal.until("ended 130").await?;
     let asks = up.api().get("/platform/ask").await?.ok()?;

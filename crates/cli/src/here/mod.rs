@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::output::Screen;
+use crate::run_ask::is_yes;
+use crate::table::count;
 use private::Private;
 use survey::{ChangeCommits, Survey, survey};
 
@@ -146,7 +148,7 @@ fn agreed(survey: &Survey, packs: &Packs, screen: &mut Screen) -> Result<(), Cli
         .print(&format!("tracked files look like secrets: {files}\nsend them too? [y/N] "))?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
+    if is_yes(&answer) {
         return Ok(());
     }
     Err(CliError::Usage("run --here: nothing was sent".to_owned()))
@@ -164,7 +166,7 @@ fn named<'a>(paths: impl ExactSizeIterator<Item = &'a Path>) -> String {
 
 fn bytes(count: u64) -> String {
     match count {
-        0..1_000 => format!("{count} bytes"),
+        0..1_000 => crate::table::count(count, "byte"),
         1_000..1_000_000 => format!("{} KB", count.div_ceil(1_000)),
         1_000_000.. => format!("{}.{} MB", count / 1_000_000, count / 100_000 % 10),
     }
@@ -192,8 +194,8 @@ fn summary(top: &Path, survey: &Survey, packs: &Packs) -> String {
         "changes",
         match &packs.changes {
             Some((_, size)) => format!(
-                "{} files, {} of them untracked ({})",
-                survey.changed,
+                "{}, {} of them untracked ({})",
+                count(survey.changed as u64, "file"),
                 survey.untracked,
                 bytes(*size)
             ),

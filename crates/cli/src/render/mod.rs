@@ -2,70 +2,73 @@
 //!
 //! `deltas, checkpoints, settled parts ─PartTexts─▶ text` · `tool.called + tool.settled ─▶ one line`
 
-use client::{Delta, DeltaKind};
+mod detail;
+mod markdown;
 pub mod printable;
+mod printed;
 mod summary;
+mod table;
 mod text;
 mod tool_line;
+mod words;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
+use client::{Delta, DeltaKind};
 use domain::{
     CallId, DrainOutcome, ModelRef, PartId, ReplyPart, SessionError, SessionEvent, TimestampMs,
-    ToolIntent, ToolState, TurnOutcome,
+    ToolIntent, ToolSettled, ToolState, TurnOutcome,
 };
 
+pub use detail::choose_diff_colour;
+pub use printed::{Piece, Printed};
 pub use summary::summary;
 pub use text::PartTexts;
 pub use tool_line::{hosted_line, running_line, tool_line};
 
-use crate::output::Style;
+use crate::output::Look;
 use crate::wrap::shortened;
+use markdown::Markdown;
 
-/// Text to print: `out` first, then `err`.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Printed {
-    /// The answer and its tool calls.
-    pub out: String,
-    /// Other messages for people, as whole lines.
-    pub err: String,
-}
+/// The columns of a terminal that does not say how many it has.
+const USUAL_WIDTH: usize = 80;
 
-/// A renderer that shows a run while it happens.
+/// A renderer that shows a run while it happens: the answer on standard output, all else on standard error.
 #[derive(Debug)]
 pub struct Renderer {
-    style: Style,
-    /// Whether to remove control characters from foreign text.
-    cleans: bool,
-    /// The columns of the terminal. Lines of calls are cut to them.
-    width: Option<usize>,
+    out: Look,
+    err: Look,
     texts: PartTexts,
+    /// Lays the answer out, where it can be drawn.
+    markdown: Option<Markdown>,
     intents: BTreeMap<CallId, ToolIntent>,
-    /// Running calls that were not announced yet, with the number of looks at them.
-    running: BTreeMap<CallId, u32>,
+    /// Running calls, with the number of looks at them; `None` once they were announced.
+    running: BTreeMap<CallId, Option<u32>>,
     /// The time of the current event.
     now: TimestampMs,
-    /// Lines of calls that settled while a line of text was open.
+    /// What calls did that settled while a line of text was open.
     waiting: Vec<String>,
     in_line: bool,
+    is_thinking: bool,
     model: Option<ModelRef>,
 }
 
 impl Renderer {
-    /// Renders for an output of style `style`; `cleans` if it is a terminal, which has `width` columns.
+    /// Renders the answer for an output with the look `out`, and messages for one with the look `err`.
     #[must_use]
-    pub fn new(style: Style, cleans: bool, width: Option<usize>) -> Self {
+    pub fn new(out: Look, err: Look) -> Self {
+        let markdown = out.is_drawn().then(|| Markdown::new(out.width.unwrap_or(USUAL_WIDTH)));
         Self {
-            style,
-            cleans,
-            width,
+            out,
+            err,
             texts: PartTexts::default(),
+            markdown,
             intents: BTreeMap::new(),
             running: BTreeMap::new(),
             now: 0,
             waiting: Vec::new(),
             in_line: false,
+            is_thinking: false,
             model: None,
         }
     }
@@ -73,10 +76,29 @@ impl Renderer {
     /// Shows a piece of live text. Reasoning is not shown.
     pub fn delta(&mut self, delta: &Delta) -> Printed {
         let mut printed = Printed::default();
+        self.is_thinking = delta.kind != DeltaKind::Text;
         if delta.kind == DeltaKind::Text {
             self.piece(&delta.part, delta.offset, &delta.text, &mut printed);
         }
         printed
+    }
+
+    /// Returns what happens at the moment, in a few words on one line: for a terminal where nothing else moves.
+    #[must_use]
+    pub fn describe_work(&self) -> String {
+        let called = self.running.keys().rev().find_map(|call| self.intents.get(call));
+        if let Some(intent) = called {
+            return tool_line::named(&intent.tool, &intent.arguments);
+        }
+        let newest = self.markdown.as_ref().map_or("", Markdown::newest);
+        if !newest.is_empty() {
+            let newest = printable::line(newest, 10_000);
+            let skipped = newest.chars().count().saturating_sub(self.err.width.unwrap_or(0) / 2);
+            let start = newest.char_indices().nth(skipped).map_or(0, |(at, _)| at);
+            let mark = if skipped > 0 { "…" } else { "" };
+            return format!("{mark}{}", &newest[start..]);
+        }
+        if self.is_thinking { "thinking".to_owned() } else { String::new() }
     }
 
     /// Sets the time of the next event. Delays in it count from there.
@@ -87,20 +109,21 @@ impl Renderer {
     /// Announces tools that have been running since the last look. A quick tool only shows its result.
     pub fn announce(&mut self) -> Printed {
         let mut printed = Printed::default();
-        if self.in_line {
+        if self.is_held_up() {
             return printed; // not in the middle of a text
         }
         let mut told = Vec::new();
         for (call, looks) in &mut self.running {
-            *looks += 1;
-            if *looks > 1 {
+            let Some(count) = looks else { continue };
+            *count += 1;
+            if *count > 1 {
+                *looks = None;
                 told.push(call.clone());
             }
         }
         for call in told {
-            self.running.remove(&call);
             if let Some(intent) = self.intents.get(&call) {
-                let line = shortened(&running_line(self.style, intent), self.width);
+                let line = shortened(&running_line(self.err.style, intent), self.err.width);
                 self.note_as_is(&line, &mut printed);
             }
         }
@@ -125,31 +148,29 @@ impl Renderer {
             SessionEvent::ToolCalled(called) => {
                 self.intents.insert(called.intent.call.clone(), called.intent.clone());
                 if called.state == ToolState::Started {
-                    self.running.insert(called.intent.call.clone(), 0);
+                    self.running.insert(called.intent.call.clone(), Some(0));
                 }
             }
             SessionEvent::ToolStarted(started) => {
-                self.running.insert(started.call.clone(), 0);
+                self.running.insert(started.call.clone(), Some(0));
             }
             // The run shows them: a person may answer there.
             SessionEvent::ToolAsked(_) | SessionEvent::ToolAnswered(_) => {}
             SessionEvent::ToolSettled(settled) => {
                 self.running.remove(&settled.call);
                 let intent = self.intents.remove(&settled.call);
-                self.waiting.push(tool_line(self.style, intent.as_ref(), settled));
-                if !self.in_line {
-                    self.release(to);
-                }
+                self.settle(intent.as_ref(), settled);
+                self.release_unless_held_up(to);
             }
             SessionEvent::TurnReplied(replied) => {
+                self.is_thinking = false;
                 for part in &replied.parts {
                     match part {
                         ReplyPart::Text { id, text, .. } => self.piece(id, 0, text, to),
                         ReplyPart::HostedCall { call, .. } => {
-                            self.waiting.extend(hosted_line(self.style, &replied.parts, call));
-                            if !self.in_line {
-                                self.release(to);
-                            }
+                            self.end_line(to);
+                            self.waiting.extend(hosted_line(self.err.style, &replied.parts, call));
+                            self.release_unless_held_up(to);
                         }
                         ReplyPart::Reasoning { .. }
                         | ReplyPart::ToolCall { .. }
@@ -227,7 +248,16 @@ impl Renderer {
         printed
     }
 
-    /// Ends an open line before somebody else prints.
+    /// Ends an open line of the terminal before somebody else prints a message.
+    pub fn pause(&mut self) -> Printed {
+        let mut printed = Printed::default();
+        if self.markdown.is_none() && self.is_held_up() {
+            self.end_line(&mut printed);
+        }
+        printed
+    }
+
+    /// Shows all that is left.
     pub fn finish(&mut self) -> Printed {
         let mut printed = Printed::default();
         self.end_line(&mut printed);
@@ -236,38 +266,57 @@ impl Renderer {
 
     fn piece(&mut self, part: &PartId, offset: u64, text: &str, to: &mut Printed) {
         let begins = !self.texts.has_begun(part);
-        let new = self.texts.add(part, offset, text);
+        let new = self.texts.add(part, offset, text).to_owned();
         if new.is_empty() {
             return;
         }
         if begins {
             self.end_line(to); // each part has its own lines
         }
-        let cleaned;
-        let new = if self.cleans {
-            cleaned = printable::block(new);
-            &cleaned
+        let new = if self.out.is_terminal { printable::block(&new) } else { new };
+        if let Some(markdown) = &mut self.markdown {
+            to.add_out(&markdown.add(&new));
+            self.in_line = markdown.is_waiting();
         } else {
-            new
-        };
-        to.out.push_str(new);
-        self.in_line = if new.is_empty() { self.in_line } else { !new.ends_with('\n') };
-        if !self.in_line {
-            self.release(to);
+            to.add_out(&new);
+            self.in_line = if new.is_empty() { self.in_line } else { !new.ends_with('\n') };
         }
+        self.release_unless_held_up(to);
+    }
+
+    /// Keeps what a call did until it may be shown.
+    fn settle(&mut self, intent: Option<&ToolIntent>, settled: &ToolSettled) {
+        self.waiting.push(tool_line(self.err.style, intent, settled));
+        if self.err.is_terminal {
+            self.waiting.extend(detail::describe_details(self.err.style, intent, settled));
+        }
+    }
+
+    /// Returns whether a message would stand in the middle of a text: both in one terminal.
+    fn is_held_up(&self) -> bool {
+        self.in_line && self.out.is_terminal && self.err.is_terminal
     }
 
     fn end_line(&mut self, to: &mut Printed) {
         if std::mem::take(&mut self.in_line) {
-            to.out.push('\n');
+            match &mut self.markdown {
+                Some(markdown) => to.add_out(&markdown.finish()),
+                None => to.add_out("\n"),
+            }
         }
         self.release(to);
     }
 
+    fn release_unless_held_up(&mut self, to: &mut Printed) {
+        if !self.is_held_up() {
+            self.release(to);
+        }
+    }
+
     fn release(&mut self, to: &mut Printed) {
         for line in self.waiting.drain(..) {
-            to.out.push_str(&shortened(&line, self.width));
-            to.out.push('\n');
+            to.add_err(&shortened(&line, self.err.width));
+            to.add_err("\n");
         }
     }
 
@@ -275,10 +324,13 @@ impl Renderer {
         self.note_as_is(printable::block(text).trim_end(), to);
     }
 
-    /// Shows a line that is already safe and may contain our own colours.
+    /// Shows a line that is already safe and may contain our own colours. It leaves an answer in a file or a pipe as it is.
     fn note_as_is(&mut self, text: &str, to: &mut Printed) {
-        self.end_line(to);
-        writeln!(to.err, "{text}").expect("writing to a string cannot fail");
+        if self.markdown.is_none() && self.is_held_up() {
+            self.end_line(to);
+        }
+        to.add_err(text);
+        to.add_err("\n");
     }
 
     /// Shows which model answers, once for each model. The simulated model must never pass for a real one.

@@ -87,7 +87,7 @@ fn reason(output: &str) -> String {
 }
 
 /// Returns the tool and its subject.
-fn named(tool: &str, arguments: &str) -> String {
+pub(super) fn named(tool: &str, arguments: &str) -> String {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
     let subject = ["command", "pattern", "path", "filePath", "url", "query", "description"]

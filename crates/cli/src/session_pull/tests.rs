@@ -65,9 +65,13 @@ fn world() -> (TempDir, PathBuf, PathBuf) {
     (folder, mine, theirs)
 }
 
+fn id() -> SessionId {
+    "ses_0123456789abcdefghijklmnop".parse().expect("an id")
+}
+
 fn args(branch: Option<&str>) -> PullArgs {
     PullArgs {
-        id: "ses_0123456789abcdefghijklmnop".parse().expect("an id"),
+        id: None,
         branch: branch.map(str::to_owned),
         worktree: None,
         apply: false,
@@ -91,7 +95,7 @@ fn a_bundle_gives_one_ref_whatever_is_in_it() {
     assert_eq!(make(&mine, &["bundle", "list-heads", &path]).lines().count(), 5, "git sees all");
     let before = all(&mine);
     let here = Here(mine.clone());
-    let (name, commit) = take(&here, &args(None), &bundle, false).expect("taken");
+    let (name, commit) = take(&here, &id(), &args(None), &bundle, false).expect("taken");
     let mut after = all(&mine);
     assert_eq!(after.remove(&mine.join(".git").join(&name)), Some(commit.into_bytes()));
     assert_eq!(after, before, "one ref is new, no file has changed and no hook ran");
@@ -101,7 +105,8 @@ fn a_bundle_gives_one_ref_whatever_is_in_it() {
     make(&theirs, &["bundle", "create", "-q", &path, "refs/oc/head", "^HEAD~1"]);
     make(&mine, &["-c", "core.hooksPath=/dev/null", "branch", "fix", &name]);
     let before = all(&mine);
-    let refused = take(&here, &args(Some("fix")), &bundle, false).expect_err("no fast-forward");
+    let refused =
+        take(&here, &id(), &args(Some("fix")), &bundle, false).expect_err("no fast-forward");
     assert!(refused.to_string().contains("refused"), "{refused}");
     assert_eq!(all(&mine), before);
 }
@@ -122,12 +127,12 @@ fn a_bundle_that_means_harm_is_refused_whole() {
     make(&folder.path().join("other"), &bare);
     let before = all(&mine);
     let here = Here(mine.clone());
-    let refused = take(&here, &args(None), &bundle, false).expect_err("fsck").to_string();
+    let refused = take(&here, &id(), &args(None), &bundle, false).expect_err("fsck").to_string();
     assert!(refused.contains("hasDotgit"), "{refused}");
     std::fs::write(&bundle, "no bundle").expect("a file");
-    take(&here, &args(None), &bundle, false).expect_err("no bundle");
+    take(&here, &id(), &args(None), &bundle, false).expect_err("no bundle");
     for name in ["../x", "a..b", "-x/.lock", "a b"] {
-        take(&here, &args(Some(name)), &bundle, false).expect_err(name);
+        take(&here, &id(), &args(Some(name)), &bundle, false).expect_err(name);
     }
     assert_eq!(all(&mine), before);
 }
@@ -150,5 +155,21 @@ fn a_patch_that_means_harm_changes_nothing() {
         let is_refused = matches!(ended, Err(CliError::Usage(_)));
         assert!(is_refused, "{path}: {ended:?}");
         assert_eq!(all(folder.path()), before, "{path}");
+    }
+}
+
+// Finding trial-3 24: "a repository of session … was not found; `session list` shows what this key can see".
+#[test]
+fn a_session_without_a_clone_says_where_its_work_is() {
+    let folder = TempDir::new().expect("a folder");
+    let own = folder.path().to_str().expect("UTF-8");
+    let told = describe_place(&id(), own, true);
+    assert!(told.contains("in your own files") && told.contains("nothing to pull"), "{told}");
+    for (directory, is_local) in [("/workspace/x", true), (own, false)] {
+        let told = describe_place(&id(), directory, is_local);
+        assert!(
+            told.contains("no git repository") && told.contains("session diff ses_0"),
+            "{told}"
+        );
     }
 }

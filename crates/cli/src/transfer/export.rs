@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 use super::size;
 use crate::CliError;
 use crate::output::Screen;
+use crate::session_name::find_session;
+use crate::table::count;
 
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
 pub struct ExportArgs {
-    /// The session, which must be idle
+    /// The session, which must be idle, or the beginning of its id
     #[arg(value_name = "SESSION")]
     pub id: SessionId,
     /// Write it to this file; without one it goes to standard output
@@ -41,17 +43,19 @@ pub(crate) async fn execute(args: ExportArgs, screen: &mut Screen) -> Result<u8,
             )));
         }
         let client = Client::new(&args.client)?;
-        read(&client, &args.id, |piece| Ok(screen.out.write(piece)?)).await?;
+        let id = find_session(&client, Some(&args.id)).await?;
+        read(&client, &id, |piece| Ok(screen.out.write(piece)?)).await?;
         return Ok(0);
     };
     let client = Client::new(&args.client)?;
+    let id = &find_session(&client, Some(&args.id)).await?;
     let part = part_of(output);
     let unwritable = |error: io::Error| {
         let (path, why) = (output.display(), cause_text(&error));
         CliError::Usage(format!("cannot write {path}: {why}; name another --output"))
     };
     let mut file = File::create(&part).map_err(unwritable)?;
-    let done = read(&client, &args.id, |piece| file.write_all(piece).map_err(unwritable)).await;
+    let done = read(&client, id, |piece| file.write_all(piece).map_err(unwritable)).await;
     let done = done.and_then(|done| {
         file.sync_all().and_then(|()| std::fs::rename(&part, output)).map_err(unwritable)?;
         Ok(done)
@@ -61,7 +65,7 @@ pub(crate) async fn execute(args: ExportArgs, screen: &mut Screen) -> Result<u8,
         let _removed = std::fs::remove_file(&part);
     }
     let Export { bytes, events } = done?;
-    let (id, shown) = (&args.id, output.display());
+    let shown = output.display();
     if args.json {
         let line =
             json!({ "session": id, "file": shown.to_string(), "bytes": bytes, "events": events });
@@ -69,8 +73,9 @@ pub(crate) async fn execute(args: ExportArgs, screen: &mut Screen) -> Result<u8,
         return Ok(0);
     }
     screen.out.say(&format!(
-        "exported {id} to {shown}: {events} events, {}; it holds the whole conversation and its files\n\
+        "exported {id} to {shown}: {}, {}; it holds the whole conversation and its files\n\
          import it at another service with: opencode-cloud import {shown} --url URL",
+        count(events, "event"),
         size(bytes)
     ))?;
     Ok(0)

@@ -95,9 +95,11 @@ impl OrgModels {
         allowed.map_err(|other| {
             warn!(provider, credential = kept.id, %other, "a credential is for another host");
             let again = match kept.kind {
-                CredentialKind::OAuth => format!("sign in again (POST /platform/oauth/{provider})"),
+                CredentialKind::OAuth => {
+                    format!("sign in again (opencode-cloud credential login {provider})")
+                }
                 CredentialKind::ApiKey | CredentialKind::Aws => {
-                    format!("enter it again (PATCH /platform/credential/{})", kept.id)
+                    format!("enter it again (opencode-cloud credential add {provider})")
                 }
             };
             let message = format!(
@@ -119,16 +121,16 @@ impl AsWhom {
         let provider = &self.provider;
         let advice = match &self.whose {
             Whose::Kept { id, kind: CredentialKind::OAuth } => format!(
-                "it was the organisation's sign-in {id}: sign in again (POST /platform/oauth/{provider})"
+                "it was the organisation's sign-in {id}: sign in again (opencode-cloud credential login {provider})"
             ),
             Whose::Kept { id, kind: CredentialKind::ApiKey | CredentialKind::Aws } => format!(
-                "it was the organisation's credential {id}: put another in its place (PATCH /platform/credential/{id})"
+                "it was the organisation's credential {id}: add another (opencode-cloud credential add {provider})"
             ),
             Whose::Process => format!(
-                "it was the key of the service or of the provider's settings: a credential for `{provider}` goes before it (POST /platform/credential)"
+                "it was the key of the service or of the provider's settings: a credential for `{provider}` goes before it (opencode-cloud credential add {provider})"
             ),
             Whose::Nobody => format!(
-                "no credential is kept for `{provider}`: add one (POST /platform/credential)"
+                "no credential is kept for `{provider}`: add one (opencode-cloud credential add {provider})"
             ),
         };
         let said = truncate(
@@ -163,7 +165,7 @@ pub(super) fn unusable(secret: &str, provider: &str, error: CredentialsError) ->
 pub(super) fn keyless(provider: &str, name: Option<&str>) -> LlmError {
     let or = name.map(|name| format!(", or start the service with {name}")).unwrap_or_default();
     let message = format!(
-        "`{provider}` needs a key, and there is none: keep one for the organisation (POST /platform/credential){or}; `opencode-cloud models` lists what can be used"
+        "`{provider}` needs a key, and there is none: keep one for the organisation (opencode-cloud credential add {provider}){or}; `opencode-cloud models` lists what can be used"
     );
     LlmError::unsent(ErrorReason::Authentication, &message)
 }

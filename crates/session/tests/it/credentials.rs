@@ -204,8 +204,10 @@ async fn an_invented_provider_is_asked_with_its_own_key_and_without_one_it_is_sa
     let error = failure(&keyed.world, &session, &[key]).await?;
     assert_eq!(error.code, ErrorCode::ProviderAuthentication);
     ensure!(error.message.contains("Incorrect API key: [redacted]"), "{}", error.message);
-    let advice = format!("PATCH /platform/credential/{}", row.id);
-    ensure!(error.message.contains(&advice), "{}", error.message);
+    ensure!(error.message.contains(&row.id.to_string()), "{}", error.message);
+    // Finding trial-3 27: people at a terminal were told a route.
+    let advice = "opencode-cloud credential add acme";
+    ensure!(error.message.contains(advice), "{}", error.message);
     assert_eq!(attempts(&keyed.world, &session).await?.last(), Some(&AttemptOutcome::Failed));
 
     // Removed: the next turn has none, and none of anybody else's.
@@ -216,7 +218,7 @@ async fn an_invented_provider_is_asked_with_its_own_key_and_without_one_it_is_sa
     let error = failure(&keyed.world, &session, &[]).await?;
     assert_eq!(error.code, ErrorCode::ProviderAuthentication);
     ensure!(error.message.contains("no credential is kept for `acme`"), "{}", error.message);
-    ensure!(error.message.contains("POST /platform/credential"), "{}", error.message);
+    ensure!(error.message.contains(advice), "{}", error.message);
 
     keyed.keep_key(ACME.0, "sk-acme-another-one").await?;
     assert!(keyed.ask(&session, ACME, "say 3 words").await?);
@@ -542,7 +544,9 @@ async fn a_sign_in_that_is_over_ends_the_turn_and_another_credential_helps() -> 
         assert!(!keyed.ask(&session, ACME, text).await?);
         let error = failure(world, &session, &["access-token-", "refresh-token-"]).await?;
         assert_eq!(error.code, ErrorCode::ProviderAuthentication);
-        for part in ["sign in again", "invalid_grant", "POST /platform/oauth/acme", &row.id] {
+        for part in
+            ["sign in again", "invalid_grant", "opencode-cloud credential login acme", &row.id]
+        {
             ensure!(error.message.contains(part), "{part}: {}", error.message);
         }
     }

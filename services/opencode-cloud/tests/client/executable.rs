@@ -16,6 +16,7 @@ fn command(url: &str, words: &[&str]) -> Command {
         .args(words)
         .env("OPENCODE_CLOUD_URL", url)
         .env("OPENCODE_CLOUD_KEY", KEY)
+        .env("OPENCODE_CLOUD_PROFILE", "/nowhere/profile.toml")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -88,6 +89,48 @@ async fn run_continues_the_last_session_of_its_directory() {
     let (code, _, err) = cli(&service.url, &["run", "-c", "hello", "--directory", other]).await;
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("there is no session in") && err.contains("leave -c out"), "{err}");
+}
+
+// Heldout-3: `--variant` that the model does not have ended the run with 409.
+#[tokio::test]
+async fn a_variant_that_a_model_lacks_is_left_out() {
+    let said = [("high", "high", ""), ("huge", "", "sim/simulated has no variant `huge`")];
+    for (asked, sent, warning) in said {
+        let service = Service::start(vec![whole()]).await;
+        let words =
+            ["run", "hello", "--session", "ses_1", "--model", "simulated", "--variant", asked];
+        let (code, out, err) = cli(&service.url, &words).await;
+        assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
+        assert!(err.contains(warning), "{err}");
+        let variant = service.seen().prompts[0]["variant"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(variant, sent, "{asked}");
+    }
+}
+
+// Finding trial-3 22: ids of 30 characters everywhere.
+#[tokio::test]
+async fn a_session_is_named_by_the_start_of_its_id_or_not() {
+    let service = Service::start(vec![whole()]).await;
+    for (words, is_found) in [
+        (&["session", "show", "ses_long"][..], true),
+        (&["session", "show", "ses_1"], true),
+        (&["session", "show", "ses_2"], false),
+    ] {
+        let (code, out, err) = cli(&service.url, words).await;
+        assert_eq!(code == Some(0) && out.contains("A title"), is_found, "{words:?}: {out} {err}");
+        assert!(is_found || err.starts_with("error: session ses_2 was not found"), "{err}");
+    }
+    let (code, _, err) = cli(&service.url, &["session", "diff", "ses"]).await;
+    assert_eq!(code, Some(2), "no beginning of an id: {err}");
+    let (code, out, err) = cli(&service.url, &["run", "hello", "--session", "ses_long"]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
+    // Nothing was done in the directory of this test.
+    let (code, _, err) = cli(&service.url, &["session", "diff"]).await;
+    assert!(code == Some(2) && err.contains("there is no session in"), "{err}");
+    let mut diff = command(&service.url, &["session", "diff"]);
+    diff.current_dir("/srv");
+    let (code, out, err) = told(&output(diff.spawn().expect("it starts")).await);
+    assert!(code == Some(0) && out.contains("+++ b/a.txt"), "{out} {err}");
 }
 
 // Finding trial 16: a failed run left a session in which nothing had happened.
@@ -244,8 +287,24 @@ async fn what_goes_wrong_is_one_line_with_the_fix() {
     assert_eq!(
         err,
         "error: cannot reach the service at http://127.0.0.1:1 (Connection refused); start it with \
-         `opencode-cloud up`, or pass --url\n"
+         `opencode-cloud up`, or name another one with --url\n"
     );
+    // Finding trial-3 29: other services that answer were not named.
+    let other = Service::start(vec![]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.toml");
+    let known =
+        format!("[services.\"{}\"]\nkey = \"k\"\n[services.\"http://127.0.0.1:2\"]\n", other.url);
+    std::fs::write(&profile, known).expect("a file");
+    let mut list = command("http://127.0.0.1:1", &["session", "list"]);
+    list.env("OPENCODE_CLOUD_PROFILE", &profile);
+    let (code, _, err) = told(&output(list.spawn().expect("it starts")).await);
+    assert_eq!((code, err.lines().count()), (Some(1), 1), "{err}");
+    let hint = format!(
+        "The service at {url} answers; use it with: opencode-cloud use {url}\n",
+        url = other.url
+    );
+    assert!(err.ends_with(&hint), "{err}");
     let service = Service::start(vec![]).await;
     let (code, _, err) = cli(&service.url, &["session", "list", "--key", "wrong"]).await;
     assert_eq!((code, err.lines().count()), (Some(1), 1), "{err}");

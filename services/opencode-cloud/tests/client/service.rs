@@ -125,6 +125,9 @@ async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    if uri.path() == "/healthz" {
+        return StatusCode::OK.into_response();
+    }
     let key = headers.get("authorization").and_then(|value| value.to_str().ok());
     if key != Some(&format!("Bearer {KEY}")) {
         return refusal(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", "no such key");
@@ -153,7 +156,20 @@ async fn answer(
             lock(&inner.seen).created.push(asked);
             Json(session()).into_response()
         }
+        ("GET", "/platform/model") => Json(json!({ "default": "sim/simulated", "models": [
+            { "id": "sim/simulated", "variants": ["high"] },
+        ] }))
+        .into_response(),
         ("GET", "/platform/session/ses_1") => Json(session()).into_response(),
+        // The same session by a longer id, of which `archived` lists know.
+        ("GET", "/platform/session/ses_longer") => Json(session()).into_response(),
+        ("GET", "/platform/session")
+            if uri.query().is_some_and(|q| q.contains("archived=true")) =>
+        {
+            let mut longer = session();
+            longer["id"] = json!("ses_longer");
+            Json([session(), longer]).into_response()
+        }
         ("GET", "/platform/session") => {
             let query = uri.query().unwrap_or_default();
             let is_elsewhere = query.contains("directory=") && !query.contains("directory=%2Fsrv");

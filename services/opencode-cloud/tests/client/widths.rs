@@ -13,7 +13,7 @@ use std::sync::Mutex;
 
 use clap::CommandFactory;
 use opencode_cloud::command_line::Cli;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::service::{KEY, Service, Step};
 use crate::{admitted, created, ended, promoted, turn};
@@ -31,7 +31,14 @@ const CASES: &[(&str, &[Line])] = &[
         &[("login URL --key-file KEYFILE --name work", "Logged in"), ("services", "SERVICE")],
     ),
     ("use", &[("login URL --key-file KEYFILE", "Logged in"), ("use URL", "from now on")]),
-    ("session list", &[("session list", "UPDATED"), ("session list --search x", "UPDATED")]),
+    (
+        "session list",
+        &[
+            ("session list", "STATE TITLE"),
+            ("session list", "UPDATED"),
+            ("session list --search x", "UPDATED"),
+        ],
+    ),
     (
         "session show",
         &[("session show SES", "directory"), ("session show SES --messages", "assistant")],
@@ -75,6 +82,8 @@ const CASES: &[(&str, &[Line])] = &[
     ("ask list", &[("ask list", "ABOUT")]),
     ("ask reply", &[("ask reply per_1 once", "answered")]),
     ("ask answer", &[("ask answer que_1 yes", "answered")]),
+    ("permission list", &[("permission list", "ALLOWS")]),
+    ("permission remove", &[("permission remove pms_1", "taken back")]),
     ("project list", &[("project list", "DIRECTORY")]),
     ("project show", &[("project show prj_0123456789abcdefghijklmnop", "directory")]),
     ("provider list", &[("provider list", "SET UP BY")]),
@@ -113,7 +122,7 @@ const CASES: &[(&str, &[Line])] = &[
     ("sso remove", &[("sso remove Example", "is removed")]),
     ("recovery show", &[("recovery show", "make new ones")]),
     ("recovery create", &[("recovery create", "not shown again")]),
-    ("open", &[("open --print", "within an hour")]),
+    ("open", &[("open --print", "within an hour"), ("open SES --print", "%2Fsession%2Fses_0")]),
     ("ready", &[("ready URL", "ready"), ("ready http://127.0.0.1:9", "nobody answers")]),
     ("models", &[("models", "CONTEXT"), ("models acme", "there is no provider")]),
     ("secrets init", &[("secrets init --dir FILE --database-url postgres://u@h/d", "secrets")]),
@@ -318,7 +327,7 @@ fn a_run_fits_terminals_of_80_and_200_columns() {
         ]
     };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    for columns in [80, 200] {
+    for columns in [50, 80, 200] {
         let service = runtime.block_on(Service::start(vec![steps()]));
         let home = tempfile::tempdir().expect("a folder");
         let words = ["run", "hello", "--session", "ses_1"].map(str::to_owned);
@@ -328,6 +337,50 @@ fn a_run_fits_terminals_of_80_and_200_columns() {
         }
         assert_eq!(faults(&shown, columns), [] as [String; 0], "{shown}");
     }
+}
+
+// Finding trial-3 19: in a terminal an edit was a line without its diff, and an answer was raw markdown.
+#[test]
+fn a_terminal_shows_diffs_outputs_and_markdown() {
+    let call = |number: u32, tool: &str, arguments: Value| {
+        json!({ "turn": "trn_1", "message": "msg_a", "class": "unsafe", "state": "started", "intent": {
+            "call": format!("call_{number}"), "part": format!("prt_{number}9"), "provider_call": "c", "tool": tool,
+            "arguments": arguments.to_string() } })
+    };
+    let result = |number: u32, output: &str, structured: Value| {
+        json!({ "turn": "trn_1", "call": format!("call_{number}"), "outcome": "completed", "output": output, "title": "t",
+            "structured": structured.to_string(), "truncated": false, "started": 1, "ended": 2 })
+    };
+    let diff =
+        json!({ "path": "a.rs", "replacements": 1, "diff": "@@ -1 +1 @@\n-old line\n+new line\n" });
+    let text = "# Done\n\nIt is **mended**.\n\n| name | what |\n| --- | --- |\n| a | b |\n";
+    let parts = json!([{ "type": "text", "id": "prt_1", "text": text }]);
+    let replied = json!({ "turn": "trn_1", "message": "msg_a", "parts": parts, "finish": "stop" });
+    let steps = vec![
+        created(),
+        Step::Prompt,
+        admitted(2),
+        promoted(3),
+        turn(4, "trn_1"),
+        Step::Event(5, "tool.called", call(1, "edit", json!({ "path": "a.rs" }))),
+        Step::Event(6, "tool.settled", result(1, "Edited", diff)),
+        Step::Event(7, "tool.called", call(2, "shell", json!({ "command": "make" }))),
+        Step::Event(
+            8,
+            "tool.settled",
+            result(2, "all built\n(exit code 0)", json!({ "exit_code": 0 })),
+        ),
+        Step::Event(9, "turn.replied", replied),
+        ended(10, "completed"),
+    ];
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let service = runtime.block_on(Service::start(vec![steps]));
+    let home = tempfile::tempdir().expect("a folder");
+    let words = ["run", "hello", "--session", "ses_1"].map(str::to_owned);
+    let shown = pty::shown(command(&words, home.path(), Some(&service.url)), 80);
+    let expected = "✓ edit a.rs (1 replacement)\n  @@ -1 +1 @@\n  -old line\n  +new line\n✓ shell make\n  all built\nDone\n\n\
+                    It is mended.\n\nname  what\n────  ────\na     b\ncontinue: ";
+    assert!(shown.contains(expected), "{shown}");
 }
 
 #[test]

@@ -35,8 +35,12 @@ pub(crate) fn shown(mut program: Command, columns: u16) -> String {
     plain(&String::from_utf8(bytes).expect("text"))
 }
 
-/// Returns a text without colours and carriage returns.
+/// Returns a text without colours and carriage returns, and without lines that were drawn anew.
 fn plain(text: &str) -> String {
+    let text: String = text
+        .split_inclusive('\n')
+        .map(|line| line.rsplit_once("\r\u{1b}[2K").map_or(line, |(_, left)| left))
+        .collect();
     let mut plain = String::new();
     let mut rest = text.chars();
     while let Some(c) = rest.next() {

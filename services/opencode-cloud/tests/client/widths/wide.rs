@@ -58,6 +58,10 @@ async fn answer(method: Method, uri: Uri, body: Bytes) -> Response {
             "time": { "asked": 1 },
         }]),
         ("POST", path) if path.starts_with("/platform/ask/") => Value::Null,
+        ("GET", "/platform/permission") => json!([{
+            "id": "pms_0123456789abcdefghijklmnop", "projectID": PROJECT, "action": "shell", "pattern": COMMAND,
+            "time": { "saved": 1 },
+        }]),
         ("GET", "/provider") => json!({
             "all": [{ "id": "a-provider-of-models", "name": PERSON, "source": "env", "env": ["A_PROVIDER_API_KEY", "A_PROVIDER_TOKEN"] }],
             "connected": ["a-provider-of-models"],

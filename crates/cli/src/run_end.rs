@@ -1,0 +1,83 @@
+//! What `run` says when it has ended.
+
+use std::io;
+
+use crate::output::Screen;
+use crate::run::RunReport;
+
+/// The end of a run.
+pub(crate) struct RunEnd<'a> {
+    pub(crate) report: &'a RunReport,
+    pub(crate) is_json: bool,
+    /// Whether its session was removed, because nothing had run in it.
+    pub(crate) is_removed: bool,
+    /// Whether it worked in a repository that is not the person's own folder.
+    pub(crate) has_repository: bool,
+    /// Whether that repository is a copy of the one here.
+    pub(crate) is_here: bool,
+}
+
+impl RunEnd<'_> {
+    /// Says how to go on: here, with the work at home, or in the browser.
+    pub(crate) fn tell(&self, program: &str, screen: &mut Screen) -> io::Result<()> {
+        let session = &self.report.session;
+        if self.is_json {
+            let line = serde_json::to_string(self.report).expect("ids and words serialise");
+            return screen.out.line(&line);
+        }
+        if self.is_removed {
+            screen.err.say(&format!("session {session} was removed: nothing had run in it"))?;
+        } else {
+            for line in self.lines(program) {
+                screen.err.say(&line)?;
+            }
+        }
+        if !self.report.refused.is_empty() {
+            let refused = self.report.refused.join("; ");
+            screen.err.say(&format!(
+                "refused, since nobody could answer here: {refused}. `--ask allow` lets such calls run, `--ask wait` waits"
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn lines(&self, program: &str) -> Vec<String> {
+        let session = &self.report.session;
+        let mut lines = vec![format!("continue: {program} run --session {session} \"…\"")];
+        if self.has_repository {
+            let way = if self.is_here { "--apply" } else { "--branch NAME" };
+            lines.push(format!("get its work: {program} session pull {session} {way}"));
+            lines.push(format!("in the browser: {program} open {session}"));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_state::RunOutcome;
+
+    // Finding trial-3 21: nothing said how the work of a clone comes home, or where it is in the browser.
+    #[test]
+    fn a_run_in_a_clone_says_three_ways_on() {
+        let report = RunReport {
+            session: "ses_1".parse().expect("an id"),
+            turns: Vec::new(),
+            outcome: RunOutcome::Completed,
+            refused: Vec::new(),
+        };
+        let lines = |has_repository, is_here| {
+            let is_json = false;
+            RunEnd { report: &report, is_json, is_removed: false, has_repository, is_here }
+                .lines("oc")
+        };
+        let continues = "continue: oc run --session ses_1 \"…\"";
+        assert_eq!(lines(false, false), [continues]);
+        let browser = "in the browser: oc open ses_1";
+        let pulls = "get its work: oc session pull ses_1 --branch NAME";
+        assert_eq!(lines(true, false), [continues, pulls, browser]);
+        let pulls = "get its work: oc session pull ses_1 --apply";
+        assert_eq!(lines(true, true), [continues, pulls, browser]);
+    }
+}

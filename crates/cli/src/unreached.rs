@@ -1,0 +1,75 @@
+//! What to say when nobody answers at the address of a service: which of the known services do.
+
+use std::time::Duration;
+
+use client::profile::ProfileFile;
+use client::{ClientError, is_loopback};
+use futures::future::join_all;
+
+use crate::CliError;
+
+/// How long a service may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The most services that are asked.
+const MOST: usize = 16;
+
+/// Returns the error of a command. If nobody answered, it names the other services that do.
+pub(crate) async fn explain_error(error: ClientError) -> CliError {
+    let ClientError::Unreachable { url, .. } = &error else { return error.into() };
+    // The profile explains nothing if it cannot be read; the first error counts.
+    let profile = ProfileFile::of_caller().and_then(|file| file.read()).unwrap_or_default();
+    let known: Vec<String> = profile
+        .services()
+        .map(|(url, _)| url.to_owned())
+        .filter(|its| its != url)
+        .take(MOST)
+        .collect();
+    let asked = known.iter().map(|url| is_answering(url));
+    let alive = join_all(asked).await;
+    let alive: Vec<&str> =
+        known.iter().zip(alive).filter(|(_, alive)| *alive).map(|(url, _)| url.as_str()).collect();
+    match name_services(&alive) {
+        Some(others) => CliError::Elsewhere { source: error, others },
+        None => error.into(),
+    }
+}
+
+async fn is_answering(url: &str) -> bool {
+    let mut client = reqwest::Client::builder().timeout(PATIENCE);
+    if is_loopback(url) {
+        client = client.no_proxy();
+    }
+    let Ok(client) = client.build() else { return false };
+    client
+        .get(format!("{url}/healthz"))
+        .send()
+        .await
+        .is_ok_and(|answer| answer.status().is_success())
+}
+
+fn name_services(alive: &[&str]) -> Option<String> {
+    match alive {
+        [] => None,
+        [one] => {
+            Some(format!("The service at {one} answers; use it with: opencode-cloud use {one}"))
+        }
+        [first, ..] => Some(format!(
+            "These services answer: {}; use one of them with: opencode-cloud use {first}",
+            alive.join(", ")
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_that_answer_are_named_with_the_command() {
+        assert_eq!(name_services(&[]), None);
+        let one = name_services(&["http://a:1"]).expect("a sentence");
+        assert!(one.ends_with("opencode-cloud use http://a:1"), "{one}");
+        let two = name_services(&["http://a:1", "http://b:2"]).expect("a sentence");
+        assert!(two.contains("http://a:1, http://b:2"), "{two}");
+    }
+}
