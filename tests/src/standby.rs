@@ -10,17 +10,17 @@
 //! what came after that: without synchronous replication those commits are lost, with it nobody was told of them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use boot::DATABASE;
+use sqlx::Connection;
 use tempfile::TempDir;
 use testkit::Proxy;
 
 use crate::executable::executable;
 use crate::postgres::{PostgresServer, init_postgres};
 use crate::process::run;
+use crate::settle::eventually;
 use crate::went_back::LossyDatabase;
 
 /// The passwords of the roles. The servers trust everybody who reaches them, but roles must have passwords.
