@@ -7,20 +7,30 @@
 //! The rules are a person's wish about what the model does. They are no wall around a program: `shell` can read what
 //! `read` may not. The sandbox is the wall.
 
-use domain::{Need, RuleAction, ToolRule, rule_names};
-use settings::{Layer, Permissions};
+mod guise;
+mod read_scope;
 
+use domain::{Need, RuleAction, ToolRule, rule_names};
+use settings::{Fault, Layer, Permissions};
+
+pub use self::read_scope::ReadScope;
 use crate::tools::ReadNeeds;
 
 /// The longest text of a call that a pattern is compared with, in bytes. Nothing longer is allowed by a pattern.
 const MAX_TEXT: usize = 32 * 1024;
 /// The tool whose needs are those of a script: its commands, and the files that it reads and writes.
 const SHELL: &str = "shell";
+/// The tool that itself asks a person.
+const QUESTION: &str = "question";
+/// The tool that shows files.
+const READ: &str = "read";
 /// Actions that calls of several tools need, besides the tool's own.
 const OUTSIDE: &str = "external_directory";
 /// The action of a call that repeats those before it.
 const CIRCLE: &str = "doom_loop";
 const OF_SCRIPTS: [&str; 2] = ["edit", "read"];
+/// The tool that shows lines of files: those that a call names, it reads.
+const GREP: &str = "grep";
 
 /// The rules about the calls of an agent in a session.
 ///
@@ -85,7 +95,8 @@ impl<'a> Layers<'a> {
 
     /// Judges a call. `directory` is the session's.
     pub(crate) fn judge(self, tool: &str, arguments: &str, directory: &str) -> Judged {
-        if !self.may_matter(tool) {
+        let fault = self.permissions.faults().first();
+        if !self.may_matter(tool) && fault.is_none() {
             return Judged::Run;
         }
         let mut needs = (self.needs.0)(tool, arguments, directory);
@@ -93,12 +104,42 @@ impl<'a> Layers<'a> {
             needs.push(Need::whole(tool));
         }
         let judged = needs.iter().map(|need| self.judge_need(tool, need));
-        judged.reduce(Judged::and).unwrap_or(Judged::Run)
+        let judged = judged.reduce(Judged::and).unwrap_or(Judged::Run);
+        match fault.filter(|_| tool != QUESTION) {
+            Some(fault) => self.judge_beside(fault, tool, needs, judged),
+            None => judged,
+        }
+    }
+
+    /// Judges a call while rules may be missing, because a settings file has a mistake: no call runs without an answer of
+    /// its own. What people have allowed for good does not count either, since a missing rule may have denied it.
+    fn judge_beside(self, fault: &Fault, tool: &str, needs: Vec<Need>, judged: Judged) -> Judged {
+        let need = match judged {
+            Judged::Refuse(_) => return judged,
+            Judged::Ask(need) => need,
+            Judged::Run if self.can_ask => {
+                let asked = needs.iter().map(asked).reduce(joined);
+                asked.unwrap_or_else(|| Need::whole(tool))
+            }
+            Judged::Run => {
+                let Fault { source, message } = fault;
+                return Judged::Refuse(format!(
+                    "the project's settings have a mistake ({source}: {message}), so that rules of it may be missing: \
+                     until the file is mended, calls of {tool} need a person's permission, and nobody can be asked here. \
+                     Tell the user to mend {source}"
+                ));
+            }
+        };
+        Judged::Ask(Need { save: Vec::new(), ..need })
     }
 
     /// Returns whether a rule may ask about calls of a tool, or deny them. Most tools have none, and their calls are not read.
     fn may_matter(self, tool: &str) -> bool {
-        let more = if tool == SHELL { OF_SCRIPTS.as_slice() } else { &[] };
+        let more = match tool {
+            SHELL => OF_SCRIPTS.as_slice(),
+            GREP => &[READ],
+            _ => &[],
+        };
         let actions = || [tool, OUTSIDE].into_iter().chain(more.iter().copied());
         let settings = self.permissions.of_agent(self.agent).map(|rule| &rule.rule);
         let strict = |rule: &&ToolRule| rule.action != RuleAction::Allow;
@@ -109,8 +150,12 @@ impl<'a> Layers<'a> {
     /// Judges a call once more that is the same as those before it.
     pub(crate) fn judge_circle(self, tool: &str, judged: Judged) -> Judged {
         let names = || vec![tool.to_owned()];
-        let need =
-            Need { action: CIRCLE.to_owned(), resources: names(), save: names(), is_opaque: false };
+        let need = Need {
+            action: CIRCLE.to_owned(),
+            resources: names(),
+            save: names(),
+            ..Need::whole(tool)
+        };
         judged.and(self.judge_need(tool, &need))
     }
 
@@ -168,6 +213,7 @@ fn joined(mut first: Need, second: Need) -> Need {
     }
     first.resources.extend(second.resources);
     first.is_opaque |= second.is_opaque;
+    first.guises.extend(second.guises);
     first
 }
 
@@ -189,7 +235,28 @@ impl Own<'_> {
             return self.judge_thing(tool, need, &[]);
         }
         let judged = need.things().map(|names| self.judge_thing(tool, need, names));
-        judged.reduce(Judged::stricter).unwrap_or(Judged::Run)
+        let judged = judged.reduce(Judged::stricter).unwrap_or(Judged::Run);
+        // A rule about all calls has judged the things themselves. Before the last one no other rule counts.
+        let whole = self.rules.iter().rposition(|rule| is_whole(rule));
+        let rules = &self.rules[whole.map_or(0, |at| at + 1)..];
+        if rules.iter().all(|rule| rule.action == RuleAction::Allow) {
+            return judged;
+        }
+        let guises = need.guises.iter().map(|guise| self.judge_guise(rules, tool, need, guise));
+        guises.fold(judged, Judged::stricter)
+    }
+
+    /// Judges a text that may be in a need besides its things. It allows nothing.
+    fn judge_guise(&self, rules: &[&ToolRule], tool: &str, need: &Need, guise: &str) -> Judged {
+        for (at, rule) in rules.iter().enumerate().rev() {
+            if has(rule, guise) {
+                return self.by(rule, tool, need);
+            }
+            if rule.action != RuleAction::Allow && guise::may_match(&rule.pattern, guise) {
+                return self.unread(&rules[at..], tool, need);
+            }
+        }
+        Judged::Run
     }
 
     fn judge_thing(&self, tool: &str, need: &Need, names: &[String]) -> Judged {
@@ -215,7 +282,8 @@ impl Own<'_> {
         if has(RuleAction::Deny) || (has(RuleAction::Ask) && !self.can_ask) {
             return Judged::Refuse(format!(
                 "the {}'s rules judge calls of {tool} by patterns, and a part of this one cannot be read before it runs: \
-                 write plain commands, without `eval`, `sh -c` or a variable in the place of a program",
+                 write plain commands, without `eval`, `sh -c` or a variable in the place of a program or of an argument that a \
+                 rule is about",
                 self.whose
             ));
         }
@@ -242,7 +310,8 @@ impl Own<'_> {
 /// Returns a need as people are asked about it: each thing by its shortest name, which for a path is that from the directory.
 fn asked(need: &Need) -> Need {
     let short = |names: &[String]| names.iter().min_by_key(|name| name.len()).cloned();
-    Need { resources: need.things().filter_map(short).collect(), ..need.clone() }
+    let resources = need.things().filter_map(short).collect();
+    Need { resources, guises: Vec::new(), ..need.clone() }
 }
 
 fn is_whole(rule: &ToolRule) -> bool {
@@ -265,18 +334,25 @@ fn has(rule: &ToolRule, text: &str) -> bool {
 
 /// Compares a text with a pattern in which `*` stands for any text and `?` for one character.
 fn is_like(pattern: &str, text: &str) -> bool {
+    if pattern.is_ascii() && text.is_ascii() {
+        return is_like_each(pattern.as_bytes(), text.as_bytes(), b'*', b'?');
+    }
     let (pattern, text): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), text.chars().collect());
+    is_like_each(&pattern, &text, '*', '?')
+}
+
+fn is_like_each<C: PartialEq + Copy>(pattern: &[C], text: &[C], any: C, one: C) -> bool {
     let (mut at, mut seen) = (0, 0);
     // Where the last star stands, and how much of the text it has taken.
     let mut star: Option<(usize, usize)> = None;
     while seen < text.len() {
         match (pattern.get(at), star) {
-            (Some('*'), _) => {
+            (Some(wanted), _) if *wanted == any => {
                 star = Some((at, seen));
                 at += 1;
             }
-            (Some(wanted), _) if *wanted == '?' || *wanted == text[seen] => {
+            (Some(wanted), _) if *wanted == one || *wanted == text[seen] => {
                 at += 1;
                 seen += 1;
             }
@@ -288,7 +364,7 @@ fn is_like(pattern: &str, text: &str) -> bool {
             (_, None) => return false,
         }
     }
-    pattern[at..].iter().all(|left| *left == '*')
+    pattern[at..].iter().all(|left| *left == any)
 }
 
 #[cfg(test)]
@@ -431,6 +507,92 @@ mod tests {
     }
 
     #[test]
+    fn a_deny_sees_a_program_by_whatever_way_it_is_started() {
+        let no_push = [rule("bash", "*", ALLOW), rule("bash", "git push*", DENY)];
+        let no_push_alone = [rule("bash", "git push*", DENY)];
+        for evasion in [
+            // Its path, and options before the subcommand.
+            "/usr/bin/git push",
+            "./node_modules/.bin/git push origin",
+            "sudo /usr/bin/git push",
+            "'/usr/bin/git' push",
+            "git -C . push",
+            "git --no-pager -c a.b=c push",
+            // What is known only when it runs.
+            "x=push; git $x",
+            "git $(echo push)",
+            "git `echo push` origin",
+            "git p${x}h",
+            "git \"$x\"",
+            "git $'push'",
+            "git pus[h]",
+            "git pu?h",
+            "git p*",
+            "git {push,origin}",
+            "f() { git \"$@\"; }; f push",
+            "echo push | xargs git",
+            "echo push | xargs -I% git %",
+            "echo git | xargs -I{} {} push",
+            "find . -name push -exec git {} \\;",
+            "echo git push | xargs env",
+            "echo push | xargs taskset -c 0 git",
+            // Programs that start others.
+            "taskset -c 0 git push",
+            "prlimit --nofile=100 git push",
+            "setarch x86_64 -R /usr/bin/git push",
+            "stdbuf -oL git push",
+            "chrt -i 0 git push",
+            "ionice -c2 -n7 git push",
+            "runuser -u x -- git push",
+            "busybox env git push",
+            "busybox sh -c 'git push'",
+            "some-new-starter --option 3 git push",
+            "taskset -c 0 some-new-starter git push",
+            "x=push; taskset -c 0 git $x",
+            "x=git; taskset -c 0 $x push",
+            "uv run git push",
+            "ssh host 'cd x && git push'",
+            "git bisect run git push",
+            "docker exec c git push",
+        ] {
+            assert!(!runs(&no_push, evasion), "{evasion}");
+            assert!(!runs(&no_push_alone, evasion), "{evasion}");
+        }
+        for fine in [
+            "git status",
+            "/usr/bin/git log",
+            "git log $x",
+            "git commit -m \"$message\"",
+            "git commit -m 'git push it'",
+            "git add *.rs",
+            "echo git push",
+            "grep -rn 'git push' .",
+            "which git",
+            "taskset -c 0 make",
+            "pytest \"$file\"",
+            "cargo test $name",
+            "ls | xargs wc -l",
+            "find . -name '*.rs' -exec wc -l {} +",
+        ] {
+            assert!(runs(&no_push, fine), "{fine}");
+        }
+        let only_git = [rule("bash", "*", DENY), rule("bash", "git *", ALLOW)];
+        assert!(runs(&only_git, "git log $x") && !runs(&only_git, "/usr/bin/git log"));
+        let allowed_again =
+            [rule("bash", "git push*", DENY), rule("bash", "git push origin *", ALLOW)];
+        assert!(runs(&allowed_again, "git push origin $x") && !runs(&allowed_again, "git push $x"));
+        let asks = [rule("bash", "git push*", ASK)];
+        for unsure in ["git $x", "taskset -c 0 git push", "/usr/bin/git push"] {
+            assert!(matches!(judged(&asks, unsure), Judged::Ask(_)), "{unsure}");
+        }
+        let no_rm = [rule("bash", "rm -rf*", DENY)];
+        for fine in ["rm *.o", "rm a.{o,d}", "git rm x", "ls -l *"] {
+            assert!(runs(&no_rm, fine), "{fine}");
+        }
+        assert!(!runs(&no_rm, "rm $x") && !runs(&no_rm, "rm {-rf,x}"));
+    }
+
+    #[test]
     fn a_script_needs_leave_for_the_files_that_it_names() {
         let rules = [rule("edit", "*.env", DENY), rule("read", "*.env", DENY)];
         assert!(runs(&rules, "git log > x") && !runs(&rules, "git log > a/.env"));
@@ -505,6 +667,7 @@ mod tests {
                 resources: vec![command.into()],
                 save: save.iter().map(|pattern| (*pattern).to_owned()).collect(),
                 is_opaque: false,
+                guises: Vec::new(),
             })
         };
         let all = [rule("bash", "*", ASK)];
@@ -528,6 +691,41 @@ mod tests {
     }
 
     #[test]
+    fn beside_a_mistake_in_the_settings_every_call_asks() {
+        let text = "{\"permission\": {\n\"bash\": {\"rm *\": \"deny\", \"git push*\": \"aks\"}}}";
+        let (path, text) = ("opencode.json".to_owned(), text.to_owned());
+        let project = ProjectSettings::parse(&[SettingsFile { path, text, more: false }]);
+        let permissions = &effective(&OrganisationSettings::default(), &project).permissions;
+        let all = [rule("*", "*", ALLOW)];
+        let judge = |can_ask: bool, tool: &str, arguments: serde_json::Value| {
+            let layers =
+                Layers { permissions, agent: "build", session: &all, can_ask, needs: READ };
+            layers.judge(tool, &arguments.to_string(), "/w")
+        };
+        for (tool, arguments) in [
+            ("shell", serde_json::json!({"command": "git push origin"})),
+            ("shell", serde_json::json!({"command": "ls"})),
+            ("read", serde_json::json!({"path": "a"})),
+            ("write", serde_json::json!({"path": "a", "content": ""})),
+            ("glob", serde_json::json!({"pattern": "*"})),
+            ("todowrite", serde_json::json!({})),
+            ("some_plugin", serde_json::json!({})),
+        ] {
+            let Judged::Ask(need) = judge(true, tool, arguments.clone()) else {
+                panic!("{tool}: nobody is asked")
+            };
+            assert!(need.save.is_empty(), "{tool}: no leave for good covers it");
+            let Judged::Refuse(why) = judge(false, tool, arguments) else {
+                panic!("{tool}: it runs")
+            };
+            assert!(why.contains("opencode.json:2"), "{why}");
+        }
+        let denied = judge(true, "shell", serde_json::json!({"command": "rm x"}));
+        assert!(matches!(denied, Judged::Refuse(_)), "what can be read counts");
+        assert_eq!(judge(true, "question", serde_json::json!({})), Judged::Run);
+    }
+
+    #[test]
     fn a_sessions_rule_comes_after_the_built_in_ones() {
         let settings = effective(&OrganisationSettings::default(), &ProjectSettings::default());
         let judge = |session: &[ToolRule]| {
@@ -539,7 +737,13 @@ mod tests {
         let (action, resources) = ("read".to_owned(), vec!["a/.env".to_owned()]);
         assert_eq!(
             judge(&[]),
-            Judged::Ask(Need { action, resources, save: vec!["a/.env".into()], is_opaque: false })
+            Judged::Ask(Need {
+                action,
+                resources,
+                save: vec!["a/.env".into()],
+                is_opaque: false,
+                guises: Vec::new(),
+            })
         );
         assert_eq!(judge(&[rule("read", "*", ALLOW)]), Judged::Run);
     }
