@@ -78,19 +78,20 @@ pub fn meant_tool<'k>(
         return Some(tool);
     }
     let of = |squeezed: &str| {
-        let mut alike = known.clone().filter(|tool| squeeze(tool) == squeezed);
+        let mut alike = known.clone().filter(|tool| squeeze_name(tool) == squeezed);
         let first = alike.next();
         first.filter(|_| alike.next().is_none())
     };
     let last = name.trim().rsplit(['.', ':', '/']).next().unwrap_or(name);
     let last = last.rsplit("__").next().unwrap_or(last);
-    for squeezed in [squeeze(name), squeeze(last)] {
+    for squeezed in [squeeze_name(name), squeeze_name(last)] {
         let bare = squeezed.strip_suffix("tool").unwrap_or(&squeezed);
         for squeezed in [&squeezed, bare] {
             let other = || OTHERS.iter().find(|(other, _)| *other == squeezed);
             let named = || known.clone().find(|tool| other().is_some_and(|(_, own)| own == tool));
             let editor = || {
-                let own = EDITORS.contains(&squeezed).then(|| edits(arguments)).flatten();
+                let own =
+                    EDITORS.contains(&squeezed).then(|| find_editors_tool(arguments)).flatten();
                 known.clone().find(|tool| Some(*tool) == own)
             };
             if let Some(tool) = of(squeezed).or_else(named).or_else(editor) {
@@ -102,7 +103,7 @@ pub fn meant_tool<'k>(
 }
 
 /// Returns the tool for what an editor's call does.
-fn edits(arguments: &str) -> Option<&'static str> {
+fn find_editors_tool(arguments: &str) -> Option<&'static str> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     match arguments.get("command")?.as_str()? {
         "view" => Some("read"),
@@ -112,7 +113,7 @@ fn edits(arguments: &str) -> Option<&'static str> {
     }
 }
 
-fn squeeze(name: &str) -> String {
+fn squeeze_name(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 

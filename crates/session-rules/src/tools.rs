@@ -46,7 +46,7 @@ impl ToolFacts {
     /// Returns an event of a stream with the tool that a call means in place of the name that the model has for it. From here on
     /// it is that tool: in the log, in the rules, and in what the model is shown of its own call.
     #[must_use]
-    pub fn meant(&self, event: LlmEvent) -> LlmEvent {
+    pub fn name_tool_of(&self, event: LlmEvent) -> LlmEvent {
         match event {
             LlmEvent::ToolCall(call) if !call.provider_executed => {
                 let known = self.classes.keys().map(String::as_str);

@@ -397,7 +397,7 @@ impl<'r> Drain<'r> {
 
     /// Takes in one event of the stream.
     fn take(&mut self, turn: &mut Turn<'r>, event: LlmEvent) {
-        let event = self.stage.tools.meant(event);
+        let event = self.stage.rules().tools.name_tool_of(event);
         let heard = turn.said.take(event, &mut self.log.mint);
         if turn.beside {
             return;

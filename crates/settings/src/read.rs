@@ -151,14 +151,14 @@ fn of_config(entry: &Entry, layer: Layer, sheet: &mut Sheet, remarks: &mut Remar
 /// Says that there is no such setting. One that looks like a setting which makes stricter may have been meant as that.
 fn no_setting(name: &str, line: u32, remarks: &mut Remarks<'_>) {
     let message = format!("there is no setting `{}`", shown(name));
-    match meant(name, &OF_RULES) {
+    match find_meant(name, &OF_RULES) {
         Some(meant) => remarks.error(line, format!("{message}; did you mean `{meant}`?")),
         None => remarks.stray(line, message),
     }
 }
 
 /// Returns which of some settings a name with a slip of the finger means.
-fn meant<'s>(name: &str, settings: &[&'s str]) -> Option<&'s str> {
+fn find_meant<'s>(name: &str, settings: &[&'s str]) -> Option<&'s str> {
     let lower = name.trim().to_lowercase();
     similar::get_close_matches(lower.as_str(), settings, 1, 0.75).first().copied()
 }
@@ -266,7 +266,7 @@ fn agent(entries: &[Entry], remarks: &mut Remarks<'_>) -> AgentChange {
             // The released client passes what it does not know on to the provider.
             unknown => {
                 let message = format!("`{}` is no setting of an agent", shown(unknown));
-                match meant(unknown, &OF_AGENT_RULES) {
+                match find_meant(unknown, &OF_AGENT_RULES) {
                     Some(meant) => {
                         remarks.error(value.line, format!("{message}; did you mean `{meant}`?"));
                     }

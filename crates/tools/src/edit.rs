@@ -19,7 +19,7 @@ use crate::arguments;
 use crate::call::{
     Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
 };
-use crate::encoding::{FileText, Form, advice, unmarked};
+use crate::encoding::{FileText, Form, give_advice, strip_mark};
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::replace::{FileLocks, Target, hold};
 use crate::set::Tool;
@@ -52,7 +52,7 @@ impl Arguments {
     fn of(call: &ToolCall) -> Result<Self, Stopped> {
         let mut arguments: Self = arguments::parse(call)?;
         for piece in [&mut arguments.old, &mut arguments.new] {
-            *piece = unmarked(piece).to_owned();
+            *piece = strip_mark(piece).to_owned();
         }
         Ok(arguments)
     }
@@ -154,7 +154,10 @@ pub(crate) fn content(
         )));
     }
     FileText::decode(bytes).ok_or_else(|| {
-        Stopped::because(format!("{path} is not UTF-8 text and cannot be edited: {}", advice(path)))
+        Stopped::because(format!(
+            "{path} is not UTF-8 text and cannot be edited: {}",
+            give_advice(path)
+        ))
     })
 }
 

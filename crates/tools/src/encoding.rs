@@ -69,7 +69,7 @@ impl Form {
         if self == Self::Utf8 {
             return Cow::Borrowed(text.as_bytes());
         }
-        let (text, mut bytes) = (unmarked(text), self.mark().to_vec());
+        let (text, mut bytes) = (strip_mark(text), self.mark().to_vec());
         if self.is_utf16() {
             let big = self == Self::BigUtf16;
             let bytes_of = |unit: u16| if big { unit.to_be_bytes() } else { unit.to_le_bytes() };
@@ -101,7 +101,7 @@ impl FileText {
 }
 
 /// Decodes UTF-16 with a mark, with U+FFFD in place of what is none. Other bytes stay as they are, without their mark.
-pub(crate) fn readable(bytes: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn make_readable(bytes: &[u8]) -> Cow<'_, [u8]> {
     let form = Form::of(bytes);
     let body = &bytes[form.mark().len()..];
     if !form.is_utf16() {
@@ -114,12 +114,12 @@ pub(crate) fn readable(bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Returns a text without a mark.
-pub(crate) fn unmarked(text: &str) -> &str {
+pub(crate) fn strip_mark(text: &str) -> &str {
     text.strip_prefix(MARK).unwrap_or(text)
 }
 
 /// Returns what can be done about a file that is not UTF-8, as a part of a sentence.
-pub(crate) fn advice(path: &str) -> String {
+pub(crate) fn give_advice(path: &str) -> String {
     format!(
         "if it is Windows-1252 or Latin-1, `iconv -f WINDOWS-1252 -t UTF-8 {path}` in shell shows it; convert it to a file \
          beside it, edit that, and convert it back with `iconv -f UTF-8 -t WINDOWS-1252`, or change it with `perl -pi -e`"
@@ -141,7 +141,7 @@ mod tests {
                     form.encode(&format!("\u{FEFF}{text}")).len(),
                     bytes.len() + if form == Form::Utf8 { 3 } else { 0 }
                 );
-                assert_eq!(readable(&bytes).as_ref(), text.as_bytes());
+                assert_eq!(make_readable(&bytes).as_ref(), text.as_bytes());
             }
         }
     }

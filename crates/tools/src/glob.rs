@@ -15,7 +15,7 @@ use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
 use crate::files::{LocationFiles, blocking};
 use crate::grep::{IGNORED_NOTE, left_out_note};
-use crate::names::escaped;
+use crate::names::escape_name;
 use crate::outputs::{self, MANAGED_PREFIX};
 use crate::set::Tool;
 use crate::walk::{Walked, walk};
@@ -124,7 +124,7 @@ fn outcome(mut found: Vec<String>, pattern: &str, walked: &Walked) -> ToolOutcom
     let more = found.len() > MAX_PATHS;
     found.truncate(MAX_PATHS);
     let structured = json!({"count": found.len(), "more": more || walked.gave_up});
-    let text = found.iter().fold(String::new(), |text, path| text + &escaped(path) + "\n");
+    let text = found.iter().fold(String::new(), |text, path| text + &escape_name(path) + "\n");
     let mut outcome = ToolOutcome::completed(title("Find", pattern), text, Some(structured));
     outcome.footer = match (more || walked.gave_up, found.len()) {
         (true, count) => format!("(only the first {count}: use a narrower pattern or path)"),

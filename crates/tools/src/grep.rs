@@ -18,7 +18,7 @@ use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
 use crate::files::{LocationFiles, Refused, blocking};
 use crate::glob::Pattern;
-use crate::names::escaped;
+use crate::names::escape_name;
 use crate::outputs::{self, MANAGED_PREFIX};
 use crate::set::Tool;
 use crate::suggest::did_you_mean;
@@ -112,7 +112,7 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
     if opened.kind == FileType::RegularFile {
         check_links(&files, context, given, &below, &opened.file)?;
         let mut found = Found::default();
-        search.named(&escaped(given), opened.file, &mut found);
+        search.named(&escape_name(given), opened.file, &mut found);
         if context.cancel.is_cancelled() {
             return Err(Stopped::Interrupted);
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Returns a name with its control characters escaped, so that it stays on its line and draws nothing.
-pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
+pub(crate) fn escape_name(name: &str) -> Cow<'_, str> {
     let is_odd = |c: char| {
         c.is_control()
             || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
@@ -34,7 +34,7 @@ mod tests {
             ("a\u{202E}b", "a\\u{202e}b"),
             ("a\u{2028}b", "a\\u{2028}b"),
         ] {
-            assert_eq!(escaped(name), shown);
+            assert_eq!(escape_name(name), shown);
         }
     }
 }

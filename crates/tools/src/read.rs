@@ -11,11 +11,11 @@ use serde_json::json;
 
 use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
-use crate::encoding::{Form, advice, readable};
+use crate::encoding::{Form, give_advice, make_readable};
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::grep::{check_links, left_out_note};
 use crate::lines::{Page, Shown};
-use crate::names::escaped;
+use crate::names::escape_name;
 use crate::outputs::{self, managed};
 use crate::set::Tool;
 use crate::suggest::did_you_mean;
@@ -142,7 +142,7 @@ fn lines(
     let shown = if form.is_utf16() {
         let mut bytes = Vec::new();
         file.take(MAX_UTF16_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-        page.of(&*readable(&bytes), stop)
+        page.of(&*make_readable(&bytes), stop)
     } else {
         if form == Form::MarkedUtf8 {
             file.seek(io::SeekFrom::Start(3)).map_err(failed)?;
@@ -163,7 +163,7 @@ fn lines(
         outcome.footer += " (the file is UTF-16, and stays that when it is changed)";
     } else if is_mended {
         outcome.footer +=
-            &format!(" (not UTF-8: \u{FFFD} stands for other bytes; {})", advice(path));
+            &format!(" (not UTF-8: \u{FFFD} stands for other bytes; {})", give_advice(path));
     }
     Ok(outcome)
 }
@@ -193,7 +193,7 @@ fn names(
             continue;
         }
         let slash = if entry.file_type() == FileType::Directory { "/" } else { "" };
-        names.push(format!("{}{slash}", escaped(&name)));
+        names.push(format!("{}{slash}", escape_name(&name)));
     }
     names.sort();
     let mut outcome = list(&names, page, path, context)?;

@@ -167,7 +167,7 @@ impl ToolSet {
     ///
     /// If the future is dropped, commands die. A file change that had begun may still happen, in full.
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
-        let Some(offered) = self.meant(call) else {
+        let Some(offered) = self.find_meant(call) else {
             let known = self.tools.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             let message = format!("there is no tool {}; the tools are {known}", call.name);
             return Stopped::because(message).into_outcome(&call.name);
@@ -182,14 +182,14 @@ impl ToolSet {
     }
 
     /// Returns the tool that a call means.
-    fn meant(&self, call: &ToolCall) -> Option<&SetEntry> {
+    fn find_meant(&self, call: &ToolCall) -> Option<&SetEntry> {
         let known = self.tools.keys().map(String::as_str);
         self.tools.get(meant_tool(&call.name, &call.arguments, known)?)
     }
 
     /// Looks for the effect of a call that an earlier owner had started.
     pub async fn probe(&self, call: &ToolCall, context: &ToolContext) -> Probe {
-        match self.meant(call) {
+        match self.find_meant(call) {
             Some(offered) if offered.class == ToolClass::Probe => {
                 match offered.tool.probe(&offered.named(call), context).await {
                     Probe::Done(outcome) => Probe::Done(offered.checked(outcome)),

@@ -42,7 +42,7 @@ impl FileChange {
 
 /// Parses a patch. The error says what is wrong, and in which line of the patch.
 pub(crate) fn parse(text: &str) -> Result<Vec<FileChange>, String> {
-    let lines = unwrapped(text);
+    let lines = take_off_wrapping(text);
     let mut lines = lines.lines().map(|line| line.strip_suffix('\r').unwrap_or(line));
     if lines.next().map(str::trim) != Some("*** Begin Patch") {
         return Err("the patch must begin with the line `*** Begin Patch`".to_owned());
@@ -64,9 +64,9 @@ pub(crate) fn parse(text: &str) -> Result<Vec<FileChange>, String> {
 
 /// Takes off what stands around a patch: a code fence, a heredoc with the command before it, white space, also before each of
 /// its lines.
-fn unwrapped(text: &str) -> Cow<'_, str> {
+fn take_off_wrapping(text: &str) -> Cow<'_, str> {
     let mut text = without_fence(text.trim_start_matches('\u{FEFF}'));
-    if let Some(inner) = heredoc(text) {
+    if let Some(inner) = find_heredoc(text) {
         text = without_fence(inner);
     }
     let text = text.trim();
@@ -85,7 +85,7 @@ fn unwrapped(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the body of `apply_patch <<'EOF'` … `EOF`, also without the program's name.
-fn heredoc(text: &str) -> Option<&str> {
+fn find_heredoc(text: &str) -> Option<&str> {
     let (first, rest) = text.trim().split_once('\n')?;
     let (program, tag) = first.split_once("<<")?;
     let program = program.trim().trim_end_matches(['"', '\'']).trim();

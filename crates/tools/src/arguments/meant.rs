@@ -45,7 +45,7 @@ pub(super) fn as_object(text: &str) -> Result<Value, serde_json::Error> {
         Ok(value) => value,
         Err(error) => serde_json::from_str(&without_last_commas(text)).map_err(|_| error)?,
     };
-    Ok(unwrapped(value))
+    Ok(unwrap_object(value))
 }
 
 /// Returns the text within a code fence.
@@ -81,7 +81,7 @@ fn without_last_commas(text: &str) -> String {
 }
 
 /// Takes an object out of a text, and out of an object of which it is the only member.
-fn unwrapped(value: Value) -> Value {
+fn unwrap_object(value: Value) -> Value {
     let of_text = |text: &str| serde_json::from_str(text).ok().filter(Value::is_object);
     match value {
         Value::String(text) => of_text(&text).unwrap_or(Value::String(text)),
@@ -103,7 +103,8 @@ pub(super) fn in_own_terms(tool: &str, fields: &mut Map<String, Value>) {
     for (_, own, others) in OTHERS.iter().filter(|(tools, ..)| tools.contains(&tool)) {
         let is_other = |name: &&String| {
             *name != own
-                && (squeeze(name) == squeeze(own) || others.contains(&squeeze(name).as_str()))
+                && (squeeze_name(name) == squeeze_name(own)
+                    || others.contains(&squeeze_name(name).as_str()))
         };
         let found: Vec<String> = fields.keys().filter(is_other).cloned().collect();
         for other in found {
@@ -121,23 +122,27 @@ pub(super) fn in_own_terms(tool: &str, fields: &mut Map<String, Value>) {
         }
     }
     for name in NUMBERS {
-        change(fields, name, whole);
+        change_field(fields, name, read_whole);
     }
     for name in FLAGS {
-        change(fields, name, flag);
+        change_field(fields, name, read_flag);
     }
     for name in LISTS {
-        change(fields, name, |value| {
+        change_field(fields, name, |value| {
             let list = serde_json::from_str(value.as_str()?).ok()?;
             Some(list).filter(Value::is_array)
         });
     }
     if tool == "shell" {
-        change(fields, "command", |value| command(value.as_array()?).map(Value::String));
+        change_field(fields, "command", |value| join_command(value.as_array()?).map(Value::String));
     }
 }
 
-fn change(fields: &mut Map<String, Value>, name: &str, read: impl FnOnce(&Value) -> Option<Value>) {
+fn change_field(
+    fields: &mut Map<String, Value>,
+    name: &str,
+    read: impl FnOnce(&Value) -> Option<Value>,
+) {
     if fields.get(name) == Some(&Value::Null) {
         fields.remove(name);
     } else if let Some(value) = fields.get_mut(name)
@@ -148,7 +153,7 @@ fn change(fields: &mut Map<String, Value>, name: &str, read: impl FnOnce(&Value)
 }
 
 /// Reads a whole number from its text, or from a fraction that is none.
-fn whole(value: &Value) -> Option<Value> {
+fn read_whole(value: &Value) -> Option<Value> {
     let text = match value {
         Value::String(text) => text.trim().to_owned(),
         Value::Number(number) if number.is_f64() => number.to_string(),
@@ -162,7 +167,7 @@ fn whole(value: &Value) -> Option<Value> {
     digits.parse::<u64>().ok().map(|number| Value::Number(Number::from(number)))
 }
 
-fn flag(value: &Value) -> Option<Value> {
+fn read_flag(value: &Value) -> Option<Value> {
     match value.as_str()?.trim().to_lowercase().as_str() {
         "true" => Some(Value::Bool(true)),
         "false" => Some(Value::Bool(false)),
@@ -171,7 +176,7 @@ fn flag(value: &Value) -> Option<Value> {
 }
 
 /// Returns the command line of a list of words.
-fn command(words: &[Value]) -> Option<String> {
+fn join_command(words: &[Value]) -> Option<String> {
     let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
     let words = words.filter(|words| !words.is_empty())?;
     if let [shell, option, script] = words.as_slice()
@@ -184,10 +189,10 @@ fn command(words: &[Value]) -> Option<String> {
     if let [line] = words.as_slice() {
         return Some((*line).to_owned());
     }
-    Some(words.into_iter().map(quoted).collect::<Vec<_>>().join(" "))
+    Some(words.into_iter().map(quote_word).collect::<Vec<_>>().join(" "))
 }
 
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@,+%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -195,7 +200,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-fn squeeze(name: &str) -> String {
+fn squeeze_name(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::Stopped;
 use crate::files::{LocationFiles, Refused};
-use crate::names::escaped;
+use crate::names::escape_name;
 
 /// The most lines in one result.
 pub(super) const MAX_MATCHES: usize = 200;
@@ -119,7 +119,7 @@ impl Search {
                 found.left_out += 1;
             }
             Ok(opened) => {
-                self.file(&escaped(&path.to_string_lossy()), opened.file, MAX_FILE_BYTES, found)
+                self.file(&escape_name(&path.to_string_lossy()), opened.file, MAX_FILE_BYTES, found)
             }
             Err(Refused::Missing | Refused::Outside | Refused::Hidden) => {}
             Err(Refused::GitsOwn | Refused::Io(_)) => found.skipped += 1,

@@ -49,7 +49,7 @@ const OF_GIT: [&str; 7] =
     ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"];
 
 /// Returns the other texts of a command. `shown` is its own.
-pub(super) fn guises(command: &Simple, shown: &str) -> Vec<String> {
+pub(super) fn list_guises(command: &Simple, shown: &str) -> Vec<String> {
     let words = &command.words;
     let mut texts: Vec<String> = words.iter().map(Word::guise).collect();
     if command.has_more {
@@ -77,7 +77,7 @@ pub(super) fn guises(command: &Simple, shown: &str) -> Vec<String> {
     if PLAIN.contains(&program) || runs_arguments(&words[0]) {
         return found;
     }
-    let arity = saved::arity(program);
+    let arity = saved::find_arity(program);
     let is_starter = STARTERS.contains(&program);
     for at in arity.unwrap_or(1)..words.len().min(MAX_WORDS) {
         let Some(name) = words[at].exact().filter(|_| !words[at].is_filled_in()) else {

@@ -100,7 +100,7 @@ const EXACT: [&str; 27] = [
 ];
 
 /// Returns how many words name what a program does, if it has subcommands.
-pub(super) fn arity(program: &str) -> Option<usize> {
+pub(super) fn find_arity(program: &str) -> Option<usize> {
     ARITIES.iter().find(|(name, _)| *name == program).map(|(_, arity)| *arity)
 }
 
