@@ -72,7 +72,7 @@ const EDITORS: [&str; 3] = ["strreplaceeditor", "strreplacebasededit", "textedit
 pub fn meant_tool<'k>(
     name: &str,
     arguments: &str,
-    known: impl Iterator<Item = &'k str> + Clone,
+    known: &(impl Iterator<Item = &'k str> + Clone),
 ) -> Option<&'k str> {
     if let Some(tool) = known.clone().find(|tool| *tool == name) {
         return Some(tool);
@@ -137,7 +137,7 @@ mod tests {
     ];
 
     fn meant(name: &str, arguments: &str) -> Option<&'static str> {
-        meant_tool(name, arguments, KNOWN.into_iter())
+        meant_tool(name, arguments, &KNOWN.into_iter())
     }
 
     #[test]
@@ -191,9 +191,9 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_offered_is_never_meant_and_an_own_name_counts_first() {
-        assert_eq!(meant_tool("bash", "{}", ["read"].into_iter()), None);
-        assert_eq!(meant_tool("bash", "{}", ["bash", "shell"].into_iter()), Some("bash"));
+        assert_eq!(meant_tool("bash", "{}", &["read"].into_iter()), None);
+        assert_eq!(meant_tool("bash", "{}", &["bash", "shell"].into_iter()), Some("bash"));
         let two = ["do_it", "doIt"].into_iter();
-        assert_eq!(meant_tool("DOIT", "{}", two), None, "it may be either");
+        assert_eq!(meant_tool("DOIT", "{}", &two), None, "it may be either");
     }
 }

@@ -106,14 +106,14 @@ impl<'a> Layers<'a> {
         let judged = needs.iter().map(|need| self.judge_need(tool, need));
         let judged = judged.reduce(Judged::and).unwrap_or(Judged::Run);
         match fault.filter(|_| tool != QUESTION) {
-            Some(fault) => self.judge_beside(fault, tool, needs, judged),
+            Some(fault) => self.judge_beside(fault, tool, &needs, judged),
             None => judged,
         }
     }
 
     /// Judges a call while rules may be missing, because a settings file has a mistake: no call runs without an answer of
     /// its own. What people have allowed for good does not count either, since a missing rule may have denied it.
-    fn judge_beside(self, fault: &Fault, tool: &str, needs: Vec<Need>, judged: Judged) -> Judged {
+    fn judge_beside(self, fault: &Fault, tool: &str, needs: &[Need], judged: Judged) -> Judged {
         let need = match judged {
             Judged::Refuse(_) => return judged,
             Judged::Ask(need) => need,

@@ -47,14 +47,13 @@ impl ToolFacts {
     /// it is that tool: in the log, in the rules, and in what the model is shown of its own call.
     #[must_use]
     pub fn name_tool_of(&self, event: LlmEvent) -> LlmEvent {
-        match event {
-            LlmEvent::ToolCall(call) if !call.provider_executed => {
-                let known = self.classes.keys().map(String::as_str);
-                let name = meant_tool(&call.name, &call.arguments, known).map(str::to_owned);
-                LlmEvent::ToolCall(ToolCall { name: name.unwrap_or(call.name), ..call })
-            }
-            other => other,
+        let LlmEvent::ToolCall(call) = event else { return event };
+        if call.provider_executed {
+            return LlmEvent::ToolCall(call);
         }
+        let known = self.classes.keys().map(String::as_str);
+        let name = meant_tool(&call.name, &call.arguments, &known).map(str::to_owned);
+        LlmEvent::ToolCall(ToolCall { name: name.unwrap_or(call.name), ..call })
     }
 
     /// Returns the tools for an agent that may use `permitted`, less those that the rules refuse altogether.

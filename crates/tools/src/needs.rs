@@ -176,7 +176,7 @@ impl Gathered {
     }
 
     /// Adds texts that the command added last may have besides.
-    fn add_guises(&mut self, guises: Vec<String>) {
+    fn add_guises(&mut self, guises: &[String]) {
         for need in self.needs.iter_mut().filter(|need| need.action == "shell") {
             let new = guises.iter().filter(|guise| !need.guises.contains(guise));
             let new: Vec<String> = new.cloned().collect();

@@ -184,7 +184,7 @@ impl ToolSet {
     /// Returns the tool that a call means.
     fn find_meant(&self, call: &ToolCall) -> Option<&SetEntry> {
         let known = self.tools.keys().map(String::as_str);
-        self.tools.get(meant_tool(&call.name, &call.arguments, known)?)
+        self.tools.get(meant_tool(&call.name, &call.arguments, &known)?)
     }
 
     /// Looks for the effect of a call that an earlier owner had started.

@@ -1,4 +1,3 @@
-
 use settings::{OrganisationSettings, ProjectSettings, SettingsFile, effective};
 
 use super::*;

@@ -72,7 +72,7 @@ fn take_off_wrapping(text: &str) -> Cow<'_, str> {
     let text = text.trim();
     // Of a patch that is indented as a whole each line is.
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
-    let last = lines().last().unwrap_or_default();
+    let last = lines().next_back().unwrap_or_default();
     let indent = &last[..last.len() - last.trim_start().len()];
     let is_indented = !indent.is_empty()
         && last.trim() == "*** End Patch"

@@ -83,19 +83,15 @@ fn without_last_commas(text: &str) -> String {
 /// Takes an object out of a text, and out of an object of which it is the only member.
 fn unwrap_object(value: Value) -> Value {
     let of_text = |text: &str| serde_json::from_str(text).ok().filter(Value::is_object);
-    match value {
-        Value::String(text) => of_text(&text).unwrap_or(Value::String(text)),
-        Value::Object(fields) if fields.len() == 1 => {
-            let inner = fields.iter().next().filter(|(name, _)| WRAPPERS.contains(&name.as_str()));
-            let inner = inner.and_then(|(_, inner)| match inner {
-                Value::Object(_) => Some(inner.clone()),
-                Value::String(text) => of_text(text),
-                _ => None,
-            });
-            inner.unwrap_or(Value::Object(fields))
-        }
-        other => other,
-    }
+    let inner = if let Some(fields) = value.as_object().filter(|fields| fields.len() == 1) {
+        let inner = fields.iter().find(|(name, _)| WRAPPERS.contains(&name.as_str()));
+        inner.and_then(|(_, inner)| {
+            inner.as_str().map_or_else(|| Some(inner.clone()).filter(Value::is_object), of_text)
+        })
+    } else {
+        value.as_str().and_then(of_text)
+    };
+    inner.unwrap_or(value)
 }
 
 /// Gives the arguments of a call of `tool` their own names and types.
@@ -154,11 +150,8 @@ fn change_field(
 
 /// Reads a whole number from its text, or from a fraction that is none.
 fn read_whole(value: &Value) -> Option<Value> {
-    let text = match value {
-        Value::String(text) => text.trim().to_owned(),
-        Value::Number(number) if number.is_f64() => number.to_string(),
-        _ => return None,
-    };
+    let fraction = || Some(value.as_f64()?.to_string()).filter(|_| value.is_f64());
+    let text = value.as_str().map(|text| text.trim().to_owned()).or_else(fraction)?;
     let digits = match text.split_once('.') {
         Some((digits, zeros)) if zeros.chars().all(|c| c == '0') => digits,
         Some(_) => return None,

@@ -117,7 +117,7 @@ impl Taking<'_> {
         let guises = guises::list_guises(command, &shown);
         self.left = self.left.checked_sub(guises.len())?;
         self.resource(shown, pattern)?;
-        self.needs.add_guises(guises);
+        self.needs.add_guises(&guises);
         self.paths(&command.words);
         self.is_opaque |= command.words[0].exact().is_none() || command.words[0].is_filled_in();
         self.is_opaque |= command.has_more && runs_arguments(&command.words[0]);
