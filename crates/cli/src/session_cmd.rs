@@ -344,8 +344,8 @@ fn show(session: &SessionView, staged: Option<&str>) -> String {
     if let Some(staged) = staged {
         line("revert", staged);
     }
-    for notice in &session.notices {
-        line("notice", &notice.message);
+    for notice in session.notices.iter().flat_map(|notice| notice.message.lines()) {
+        line("notice", notice);
     }
     text
 }

@@ -25,6 +25,7 @@ mod prompt;
 mod reference;
 mod token;
 mod tool;
+mod tool_name;
 mod tool_rule;
 mod tree;
 mod word;
@@ -57,7 +58,7 @@ pub use id::{
     LoginId, MessageId, OrgId, OutId, PartId, PermissionId, ProjectId, QuestionId, RepositoryId,
     ServiceId, SessionId, SignInId, Stamp, TurnId, UploadId, UserId,
 };
-pub use need::Need;
+pub use need::{Need, UNKNOWN_CHAR, UNKNOWN_TEXT};
 pub use permitted::Permitted;
 pub use price::{Estimate, PriceTier, Prices, Pricing, Rates};
 pub use projected::{
@@ -67,6 +68,7 @@ pub use prompt::{Delivery, ModelRef, PromptPart};
 pub use reference::{LocationRef, SessionRef};
 pub use token::{Claim, FencingToken, Generation, Incarnation, Seq, SessionIncarnation};
 pub use tool::{ToolClass, ToolOutcomeKind, ToolState};
-pub use tool_rule::{RuleAction, SavedPermission, ToolRule, rule_names};
+pub use tool_name::meant_tool;
+pub use tool_rule::{RuleAction, SavedPermission, ToolRule, is_secret_path, rule_names};
 pub use tree::{BadTree, SnapshotTree};
 pub use word::{NewerWord, Stored, Word};

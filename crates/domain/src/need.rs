@@ -15,7 +15,16 @@ pub struct Need {
     /// count, because `git *` says nothing about what else is in it; and that no pattern of a rule that denies matches does not
     /// mean that its command is not in it.
     pub is_opaque: bool,
+    /// More texts of commands that may be in it: a program without its folder, words behind a program that may start them, and
+    /// commands with [`UNKNOWN_TEXT`] or [`UNKNOWN_CHAR`] in the places that are known only when they run. Only rules that deny or
+    /// ask are about them: they never allow anything.
+    pub guises: Vec<String>,
 }
+
+/// Stands for any text, also none, in a [guise](Need::guises).
+pub const UNKNOWN_TEXT: char = '\u{E000}';
+/// Stands for one character that is no dash, in a [guise](Need::guises).
+pub const UNKNOWN_CHAR: char = '\u{E001}';
 
 impl Need {
     /// Returns the names of each thing that leave is needed for. A rule is about a thing if its pattern matches any of the
@@ -30,6 +39,12 @@ impl Need {
     #[must_use]
     pub fn whole(tool: &str) -> Self {
         let action = rule_names(tool).first().copied().unwrap_or(tool).to_owned();
-        Self { action, resources: Vec::new(), save: vec!["*".to_owned()], is_opaque: false }
+        Self {
+            action,
+            resources: Vec::new(),
+            save: vec!["*".to_owned()],
+            is_opaque: false,
+            guises: Vec::new(),
+        }
     }
 }

@@ -46,6 +46,13 @@ pub fn rule_names(tool: &str) -> &[&str] {
     }
 }
 
+/// Returns whether a path has a name where secrets usually are, so that leave to read it is saved for this path alone.
+#[must_use]
+pub fn is_secret_path(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.ends_with(".env") || name.contains(".env.")
+}
+
 /// A permission that somebody has given a project for good.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SavedPermission {

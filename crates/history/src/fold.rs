@@ -81,8 +81,8 @@ struct State {
     silence: Silence,
     last_usage: Option<(TurnUsage, usize)>,
     files: Files,
-    /// The models with notices, without their variants.
-    noticed: Arc<BTreeSet<(String, String)>>,
+    /// The lines of the notices for users.
+    noticed: Arc<BTreeSet<String>>,
     revert: Option<Reverting>,
     /// The place where the current Revert was first staged, even if its message has changed since; 0 without one.
     staged: Seq,
@@ -332,9 +332,8 @@ impl History {
                 state.steps = started.step;
                 state.squeeze.turn_began();
                 state.accepted.turn_began(&started.model);
-                if started.notice.is_some() {
-                    let ModelRef { provider, model, .. } = started.model.clone();
-                    Arc::make_mut(&mut state.noticed).insert((provider, model));
+                if let Some(notice) = &started.notice {
+                    Arc::make_mut(&mut state.noticed).extend(notice.lines().map(str::to_owned));
                 }
                 let savepoint = state.savepoint(&self.conversation, &started.message);
                 self.savepoints.push(Savepoint { turn: Some(started.turn.clone()), ..savepoint });

@@ -27,6 +27,9 @@ pub struct Agent {
 pub struct Agents {
     default: Agent,
     others: BTreeMap<String, Agent>,
+    /// Why some names cannot be used, or none that is unknown: mistakes in the project's files.
+    refused: BTreeMap<String, String>,
+    why_unknown: Option<String>,
 }
 
 impl Default for Agents {
@@ -40,7 +43,17 @@ impl Agents {
     /// Returns a set of one agent, which is the default.
     #[must_use]
     pub fn of(default: Agent) -> Self {
-        Self { default, others: BTreeMap::new() }
+        Self { default, others: BTreeMap::new(), refused: BTreeMap::new(), why_unknown: None }
+    }
+
+    /// Refuses agents by their names, each for its reason, and says why one may be unknown.
+    #[must_use]
+    pub(crate) fn refusing(
+        self,
+        refused: BTreeMap<String, String>,
+        why_unknown: Option<String>,
+    ) -> Self {
+        Self { refused, why_unknown, ..self }
     }
 
     /// Adds an agent, or replaces the one of the same name.
@@ -62,17 +75,23 @@ impl Agents {
     /// Returns an agent by its name.
     ///
     /// # Errors
-    /// `session.agent_unknown` when there is none.
+    /// `session.agent_unknown` when there is none, or its file cannot be read.
     pub fn get(&self, name: &str) -> Result<&Agent, SessionError> {
-        self.iter().find(|agent| agent.name == name).ok_or_else(|| {
-            let known: Vec<_> = self.iter().map(|agent| agent.name.as_str()).collect();
-            SessionError {
-                code: ErrorCode::SessionAgentUnknown.into(),
-                message: format!(
-                    "there is no agent `{name}` (there is {}): send a prompt that chooses one of them",
-                    known.join(", ")
+        let is_usable = |agent: &&Agent| !self.refused.contains_key(&agent.name);
+        let found = self.iter().filter(is_usable).find(|agent| agent.name == name);
+        found.ok_or_else(|| {
+            let known: Vec<_> = self.iter().filter(is_usable).map(|agent| agent.name.as_str()).collect();
+            let known = known.join(", ");
+            let why = self.refused.get(name).or(self.why_unknown.as_ref());
+            let message = match why {
+                Some(why) => format!(
+                    "the agent `{name}` cannot be used: {why}, or send a prompt that chooses another one (there is {known})"
                 ),
-            }
+                None => format!(
+                    "there is no agent `{name}` (there is {known}): send a prompt that chooses one of them"
+                ),
+            };
+            SessionError { code: ErrorCode::SessionAgentUnknown.into(), message }
         })
     }
 }

@@ -113,7 +113,7 @@ impl Rules<'_> {
             return draft.push(settled);
         }
         let (ask, about) = match asking {
-            Asking::Permission(Need { action, resources, save, is_opaque: _ }) => {
+            Asking::Permission(Need { action, resources, save, is_opaque: _, guises: _ }) => {
                 let id = AskId::Permission(PermissionId::mint(draft.mint()));
                 (id, Ask::Permission { action, resources, save })
             }

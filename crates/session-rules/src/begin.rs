@@ -163,6 +163,16 @@ impl Rules<'_> {
         agent.map_or(Permitted::NOTHING, |agent| &agent.skills)
     }
 
+    /// Returns what the session's users have not been told yet: about the model, and about the project's settings files. Each
+    /// line once, because the log then has it.
+    fn untold(&self, history: &History, of_model: Option<&str>) -> Option<String> {
+        let lines = of_model.into_iter().flat_map(str::lines);
+        let lines = lines.chain(self.settings.notices.iter().map(String::as_str));
+        let is_untold = |line: &&str| !history.has_told(line) || mutated!(NoticedAgain);
+        let untold: Vec<&str> = lines.filter(is_untold).collect();
+        (!untold.is_empty()).then(|| untold.join("\n"))
+    }
+
     /// Drafts the turn and its first attempt.
     fn begin_turn(
         &self,
@@ -184,9 +194,7 @@ impl Rules<'_> {
                 ),
             });
         }
-        // Once for each model, because the log then has the notice.
-        let is_told = draft.history().has_noticed(&resolved.reference);
-        let notice = resolved.notice.clone().filter(|_| !is_told || mutated!(NoticedAgain));
+        let notice = self.untold(draft.history(), resolved.notice.as_deref());
         let title = self.start_title(draft, step, &resolved.reference);
         let last = step == max_steps;
         if last {

@@ -27,7 +27,12 @@ impl From<&Effective> for Agents {
         let default = settings.agents.get(&settings.default_agent);
         let default = default.expect("the settings have their default agent");
         let shown = settings.agents.values().filter(|agent| !agent.hidden);
-        shown.fold(Self::of(default.into()), |all, agent| all.with(agent.into()))
+        let all = shown.fold(Self::of(default.into()), |all, agent| all.with(agent.into()));
+        let refused = settings.agents.values().filter(|agent| agent.unreadable.is_some());
+        let why = |name: &str| settings.why_no_agent(name);
+        let refused = refused.filter_map(|agent| Some((agent.name.clone(), why(&agent.name)?)));
+        // No agent has this name.
+        all.refusing(refused.collect(), why(""))
     }
 }
 
@@ -52,6 +57,7 @@ impl RuleSettings {
         Self {
             agents: Agents::from(settings),
             permissions: settings.permissions.clone(),
+            notices: settings.notices.clone().into(),
             max_steps: steps_at_most.map_or(max_steps, |most| max_steps.min(number(most))),
             compaction: CompactionSettings {
                 auto: auto_compaction.unwrap_or(own.auto),

@@ -78,6 +78,7 @@ pub use models::{FixedModels, ModelFacts, ModelSource, Models, ResolvedModel};
 #[cfg(feature = "mutants")]
 pub use mutants::{Mutant, put_in};
 pub use observed::Observation;
+pub use permission::ReadScope;
 pub use recover::{Recovery, unclear};
 pub use reply::{Reply, storable};
 pub use revert::{FilesPlan, PutBack, RestoredFiles};

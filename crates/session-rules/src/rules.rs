@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
@@ -11,6 +12,7 @@ use crate::agents::Agents;
 use crate::inbox::PromotionBounds;
 use crate::models::Models;
 use crate::permission::Layers;
+use crate::permission::ReadScope;
 use crate::tools::{ChangedTools, ToolFacts};
 
 /// The facts that a drain's decisions use besides its log: data alone. They do not change during a decision, so that
@@ -66,6 +68,8 @@ pub struct RuleSettings {
     pub agents: Agents,
     /// The permission rules of the Location's settings, for all agents.
     pub permissions: Permissions,
+    /// What the session's users are told of the project's settings files.
+    pub notices: Arc<[String]>,
     /// The most turns in a row without new input, unless the agent sets it. The last one must answer without tools.
     pub max_steps: i32,
     /// The retries of a failed wire request: one budget for all failures between two whole replies.
@@ -114,6 +118,7 @@ impl Default for RuleSettings {
         Self {
             agents: Agents::default(),
             permissions: Effective::default().permissions,
+            notices: Arc::default(),
             max_steps: 200,
             retry: Schedule::default(),
             max_recoveries: 3,
@@ -128,6 +133,14 @@ impl Default for RuleSettings {
 }
 
 impl Rules<'_> {
+    /// Returns the rules about files that tools show without being asked for them by name, for calls of the open turn.
+    #[must_use]
+    pub fn read_scope(&self, history: &History) -> ReadScope {
+        let saved = self.saved.iter().filter(|saved| saved.action == "read");
+        let saved = saved.map(|saved| saved.pattern.clone()).collect();
+        ReadScope::new(self.layers(history), history.directory(), saved)
+    }
+
     /// Returns the newest interrupt that a new drain must not apply. An interrupt of work that is still open is the
     /// drain's own; any other is history. `newest` is the head's.
     #[must_use]

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{Need, Permitted, ToolClass, TurnId};
-use llm_protocol::ToolDefinition;
+use domain::{Need, Permitted, ToolClass, TurnId, meant_tool};
+use llm_protocol::{LlmEvent, ToolCall, ToolDefinition};
 
 use crate::permission::Layers;
 
@@ -43,6 +43,19 @@ impl ChangedTools {
 }
 
 impl ToolFacts {
+    /// Returns an event of a stream with the tool that a call means in place of the name that the model has for it. From here on
+    /// it is that tool: in the log, in the rules, and in what the model is shown of its own call.
+    #[must_use]
+    pub fn name_tool_of(&self, event: LlmEvent) -> LlmEvent {
+        let LlmEvent::ToolCall(call) = event else { return event };
+        if call.provider_executed {
+            return LlmEvent::ToolCall(call);
+        }
+        let known = self.classes.keys().map(String::as_str);
+        let name = meant_tool(&call.name, &call.arguments, &known).map(str::to_owned);
+        LlmEvent::ToolCall(ToolCall { name: name.unwrap_or(call.name), ..call })
+    }
+
     /// Returns the tools for an agent that may use `permitted`, less those that the rules refuse altogether.
     pub(crate) fn offered<'a>(
         &'a self,

@@ -77,6 +77,11 @@ impl LocationSettings {
                         Ok(project) => state.project = project,
                         Err(error) => {
                             warn!(location.id = %at.location, %error, "the stored settings of a project cannot be read");
+                            state.project = ProjectSettings::default();
+                            state.project.add_unread(
+                                "opencode.json",
+                                "what was stored of it is of another version of the service",
+                            );
                         }
                     }
                     state.effective = None;

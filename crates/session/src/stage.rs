@@ -123,7 +123,7 @@ impl<'r> Stage<'r> {
     pub(crate) fn settle_settings(&mut self) {
         let settings = self.workspace.settings().effective();
         // Where nobody has set anything, the service's own stay as they are.
-        if settings.hash != Effective::built_in().hash {
+        if settings.hash != Effective::built_in().hash || !settings.notices.is_empty() {
             let under = self.runtime.settings.rules.under(&settings);
             self.settings = Cow::Owned(readable_at(self.level, &under));
         }

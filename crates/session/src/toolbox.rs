@@ -9,10 +9,10 @@ use domain::{
 use futures::future::BoxFuture;
 use llm_protocol::{RawJson, ToolDefinition};
 use sandbox::Cell;
-use session_rules::{ReadNeeds, ToolFacts, settled_as};
+use session_rules::{ReadNeeds, ReadScope, ToolFacts, settled_as};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
-use tools::{Limits, Probe, SkillScope, ToolCall, ToolContext, ToolSet, settle};
+use tools::{Limits, Probe, ReadRules, SkillScope, ToolCall, ToolContext, ToolSet, settle};
 use tracing::{Instrument, info_span, warn};
 
 use crate::outputs::SessionOutputs;
@@ -102,16 +102,18 @@ impl<'r> Toolbox<'r> {
     }
 
     /// Runs one body to its settlement. Its intent must be committed as *started*. `skills`: those that its agent
-    /// may load; `limits`: of its result.
+    /// may load; `reads`: the files that it may show; `limits`: of its result.
     pub(crate) fn body(
         &self,
         turn: TurnId,
         intent: ToolIntent,
         skills: &Permitted,
+        reads: ReadScope,
         limits: Limits,
         cancel: CancellationToken,
     ) -> BoxFuture<'r, Ran> {
-        let context = self.context(skills, cancel);
+        let reads = ReadRules::new(move |path| reads.judge(path));
+        let context = self.context(skills, reads, cancel);
         let (runtime, session, traced) = (self.runtime, self.session, self.traced);
         let tools = &self.tools.set;
         let span = info_span!("session.tool", tool = %intent.tool, call.id = %intent.call);
@@ -138,7 +140,8 @@ impl<'r> Toolbox<'r> {
     /// Looks whether a call that an earlier owner had started has had its effect.
     pub(crate) async fn probe(&self, turn: TurnId, intent: &ToolIntent) -> Found {
         let started = self.runtime.clock.now_ms();
-        let context = self.context(Permitted::NOTHING, CancellationToken::new());
+        let context =
+            self.context(Permitted::NOTHING, ReadRules::default(), CancellationToken::new());
         let Some(context) = context else { return Found::Unclear };
         match self.tools.set.probe(&call(intent), &context).await {
             Probe::Done(outcome) => {
@@ -165,7 +168,12 @@ impl<'r> Toolbox<'r> {
         }
     }
 
-    fn context(&self, skills: &Permitted, cancel: CancellationToken) -> Option<ToolContext> {
+    fn context(
+        &self,
+        skills: &Permitted,
+        reads: ReadRules,
+        cancel: CancellationToken,
+    ) -> Option<ToolContext> {
         let (permitted, in_project) = (skills.clone(), self.workspace.is_in_project());
         let skills = SkillScope { permitted, in_project };
         let outputs = Arc::new(SessionOutputs::new(self.runtime, self.session));
@@ -179,6 +187,7 @@ impl<'r> Toolbox<'r> {
             cell: self.cell(),
             limits: self.runtime.settings.output,
             skills: self.runtime.settings.project_instructions.then_some(skills),
+            reads,
         })
     }
 }

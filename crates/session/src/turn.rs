@@ -397,6 +397,7 @@ impl<'r> Drain<'r> {
 
     /// Takes in one event of the stream.
     fn take(&mut self, turn: &mut Turn<'r>, event: LlmEvent) {
+        let event = self.stage.rules().tools.name_tool_of(event);
         let heard = turn.said.take(event, &mut self.log.mint);
         if turn.beside {
             return;
@@ -455,7 +456,9 @@ impl<'r> Drain<'r> {
                 Some(why) => toolbox.refused(id, intent.call, &why),
                 None => {
                     let limits = result_limits(toolbox.limits(), rules.result_bytes(history));
-                    toolbox.body(id, intent, rules.loadable_skills(history), limits, cancel)
+                    let (skills, reads) =
+                        (rules.loadable_skills(history), rules.read_scope(history));
+                    toolbox.body(id, intent, skills, reads, limits, cancel)
                 }
             };
             turn.batch.bodies.push(body);

@@ -39,6 +39,9 @@ pub struct AgentDefinition {
     pub model: Option<ModelRef>,
     /// Its colour in clients, as it is written.
     pub color: Option<String>,
+    /// Why nobody can choose it: its file cannot be read, so that nobody knows what it may do. With the file and the line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 /// The changes of one layer to an agent, or a new agent.

@@ -65,6 +65,7 @@ pub(crate) fn agents() -> Vec<AgentDefinition> {
         steps: None,
         model: None,
         color: None,
+        unreadable: None,
     };
     let plan = AgentDefinition {
         name: "plan".to_owned(),
@@ -112,6 +113,7 @@ pub(crate) fn new_agent(name: &str, layer: Layer) -> AgentDefinition {
         steps: None,
         model: None,
         color: None,
+        unreadable: None,
     }
 }
 

@@ -28,6 +28,17 @@ pub struct Diagnostic {
     pub line: Option<u32>,
     /// One sentence, in words for people.
     pub message: String,
+    /// Whether a project's sessions tell it to their users. Errors are always told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_told: bool,
+}
+
+impl Diagnostic {
+    /// Returns the place of the entry: `opencode.json:12`.
+    #[must_use]
+    pub fn place(&self) -> String {
+        self.line.map_or_else(|| self.path.clone(), |line| format!("{}:{line}", self.path))
+    }
 }
 
 /// Collects the diagnostics of one file.
@@ -47,16 +58,33 @@ impl<'a> Remarks<'a> {
     }
 
     pub(crate) fn error(&mut self, line: u32, message: impl Into<String>) {
-        self.push(Severity::Error, line, message.into());
+        self.push(Severity::Error, line, message.into(), true);
+    }
+
+    /// Says that an entry is wrong which takes nothing from the other ones: an unknown setting, say. An organisation's text
+    /// is refused for it, and a project's sessions tell it.
+    pub(crate) fn stray(&mut self, line: u32, message: impl Into<String>) {
+        let severity = if self.path.is_empty() { Severity::Error } else { Severity::Note };
+        self.push(severity, line, message.into(), true);
+    }
+
+    /// Says that an entry has no effect on which its author may rely.
+    pub(crate) fn idle(&mut self, line: u32, message: impl Into<String>) {
+        self.push(Severity::Note, line, message.into(), true);
     }
 
     pub(crate) fn note(&mut self, line: u32, message: impl Into<String>) {
-        self.push(Severity::Note, line, message.into());
+        self.push(Severity::Note, line, message.into(), false);
     }
 
-    fn push(&mut self, severity: Severity, line: u32, message: String) {
-        let line = Some(line).filter(|line| *line > 0);
-        add(&mut self.all, Diagnostic { severity, path: self.path.to_owned(), line, message });
+    fn push(&mut self, severity: Severity, line: u32, message: String, is_told: bool) {
+        let (path, line) = (self.path.to_owned(), Some(line).filter(|line| *line > 0));
+        add(&mut self.all, Diagnostic { severity, path, line, message, is_told });
+    }
+
+    /// Returns the first error so far.
+    pub(crate) fn first_error(&self) -> Option<&Diagnostic> {
+        self.all.iter().find(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
     pub(crate) fn into_all(self) -> Vec<Diagnostic> {
@@ -64,10 +92,15 @@ impl<'a> Remarks<'a> {
     }
 }
 
-/// Adds a diagnostic, up to a bound.
+/// Adds a diagnostic, up to a bound. An error takes the place of a note: what follows from it must not depend on how many
+/// notes there are.
 pub(crate) fn add(all: &mut Vec<Diagnostic>, diagnostic: Diagnostic) {
     if all.len() < MAX_DIAGNOSTICS {
         all.push(diagnostic);
+    } else if diagnostic.severity == Severity::Error
+        && let Some(note) = all.iter().rposition(|known| known.severity == Severity::Note)
+    {
+        all[note] = diagnostic;
     }
 }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::{Diagnostic, Remarks, Severity, add};
@@ -37,6 +39,9 @@ pub struct ProjectSettings {
     pub(crate) sheet: Sheet,
     /// Remarks on the files.
     pub diagnostics: Vec<Diagnostic>,
+    /// The agents whose files cannot be read, with file, line and reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) unreadable: BTreeMap<String, String>,
 }
 
 /// The kind of a settings file, by its path.
@@ -51,7 +56,7 @@ impl OrganisationSettings {
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut remarks = Remarks::new("");
-        let sheet = config(text, Layer::Organisation, &mut remarks);
+        let sheet = config(text, Layer::Organisation, &mut remarks).unwrap_or_default();
         Self { sheet, diagnostics: remarks.into_all() }
     }
 
@@ -70,34 +75,53 @@ impl ProjectSettings {
         for file in files {
             let Some(kind) = FileKind::of(&file.path) else { continue };
             let mut remarks = Remarks::new(&file.path);
-            if file.more || file.text.len() > MAX_FILE_BYTES {
-                remarks.error(
-                    0,
-                    format!(
-                        "the file has more than {} KiB and does not count",
-                        MAX_FILE_BYTES / 1024
-                    ),
-                );
+            let sheet = if file.more || file.text.len() > MAX_FILE_BYTES {
+                let most = MAX_FILE_BYTES / 1024;
+                remarks.error(0, format!("the file has more than {most} KiB and does not count"));
+                None
             } else {
-                let sheet = match kind {
+                match kind {
                     FileKind::Config => config(&file.text, Layer::Project, &mut remarks),
                     FileKind::Agent(name) => markdown_agent(name, &file.text, &mut remarks),
                     FileKind::Command(name) => markdown_command(name, &file.text, &mut remarks),
-                };
-                if settings.sheet.count_rules() + sheet.count_rules() > MAX_RULES {
+                }
+            };
+            match sheet {
+                Some(sheet) if settings.sheet.count_rules() + sheet.count_rules() > MAX_RULES => {
                     remarks.error(
                         0,
                         format!("a project has at most {MAX_RULES} permission rules: the file does not count"),
                     );
-                } else {
-                    settings.sheet.merge(sheet);
+                    settings.lose_agent(&kind, &remarks);
                 }
+                Some(sheet) => settings.sheet.merge(sheet),
+                None => settings.lose_agent(&kind, &remarks),
             }
             for diagnostic in remarks.into_all() {
                 add(&mut settings.diagnostics, diagnostic);
             }
         }
         settings
+    }
+
+    /// Adds a file, or a folder of files, that is there and cannot be read. `why` is a sentence.
+    pub fn add_unread(&mut self, path: &str, why: &str) {
+        let mut remarks = Remarks::new(path);
+        remarks.error(0, format!("nothing of it counts: {why}"));
+        if let Some(kind) = FileKind::of(path) {
+            self.lose_agent(&kind, &remarks);
+        }
+        for diagnostic in remarks.into_all() {
+            add(&mut self.diagnostics, diagnostic);
+        }
+    }
+
+    /// Remembers the agent of a file that cannot be read.
+    fn lose_agent(&mut self, kind: &FileKind<'_>, remarks: &Remarks<'_>) {
+        if let (FileKind::Agent(name), Some(error)) = (kind, remarks.first_error()) {
+            self.unreadable
+                .insert((*name).to_owned(), format!("{}: {}", error.place(), error.message));
+        }
     }
 
     /// Returns the settings as bytes for the store: canonical, so that equal settings are equal bytes.

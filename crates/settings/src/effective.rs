@@ -7,11 +7,14 @@ use sha2::{Digest, Sha256};
 use crate::agent::AgentDefinition;
 use crate::builtin::{self, DEFAULT_AGENT};
 use crate::command::CommandDefinition;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::document::{OrganisationSettings, ProjectSettings};
 use crate::merge::{MAX_NAMED, Merging, is_choice};
-use crate::permissions::{Layer, Permissions};
+use crate::permissions::{Fault, Layer, Permissions};
 use crate::sheet::Sheet;
+
+/// The most remarks on a project's files that a session tells.
+const MAX_TOLD: usize = 10;
 
 /// The settings that count at a Location.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,6 +32,10 @@ pub struct Effective {
     /// Remarks on both texts. They are not part of the hash.
     #[serde(skip)]
     pub diagnostics: Vec<Diagnostic>,
+    /// What a session tells its users about the project's files when it begins: each with its file and line. Not part of
+    /// the hash.
+    #[serde(skip)]
+    pub notices: Vec<String>,
     /// SHA-256 of all the rest, in hex: equal settings have equal hashes.
     #[serde(skip)]
     pub hash: String,
@@ -74,6 +81,7 @@ pub fn effective(organisation: &OrganisationSettings, project: &ProjectSettings)
     }
     let trusted = merging.agents.clone();
     merging.add(&project.sheet, Layer::Project, &may_allow);
+    merging.shut(&project.unreadable);
     merging.disable();
     if !merging.agents.values().any(is_choice) {
         merging.agents.extend(trusted);
@@ -95,9 +103,10 @@ pub fn effective(organisation: &OrganisationSettings, project: &ProjectSettings)
         agents,
         default_agent,
         commands,
-        permissions: Permissions::new(rules),
+        permissions: Permissions::new(rules, faults(project)),
         bounds: bounds(&organisation.sheet, &project.sheet),
         diagnostics,
+        notices: notices(project),
         hash: String::new(),
     };
     let json =
@@ -125,7 +134,24 @@ impl Effective {
     /// Returns an agent that a prompt may choose.
     #[must_use]
     pub fn agent(&self, name: &str) -> Option<&AgentDefinition> {
-        self.agents.get(name).filter(|agent| !agent.hidden)
+        let is_usable = |agent: &&AgentDefinition| !agent.hidden && agent.unreadable.is_none();
+        self.agents.get(name).filter(is_usable)
+    }
+
+    /// Returns why there is no agent of this name, as far as the project's files are the reason: its own file cannot be
+    /// read, or another one that may have it.
+    #[must_use]
+    pub fn why_no_agent(&self, name: &str) -> Option<String> {
+        let agent = self.agents.get(name).filter(|agent| !agent.hidden);
+        if let Some(why) = agent.and_then(|agent| agent.unreadable.as_ref()) {
+            return Some(format!(
+                "its file cannot be read, so that nobody knows what it may do ({why}): mend the file"
+            ));
+        }
+        let Fault { source, message } = self.permissions.faults().first()?;
+        agent
+            .is_none()
+            .then(|| format!("it may be in a settings file with a mistake ({source}: {message})"))
     }
 }
 
@@ -134,6 +160,36 @@ impl Default for Effective {
     fn default() -> Self {
         Self::built_in().clone()
     }
+}
+
+fn errors(project: &ProjectSettings) -> impl Iterator<Item = &Diagnostic> {
+    project.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error)
+}
+
+fn faults(project: &ProjectSettings) -> Vec<Fault> {
+    let fault =
+        |error: &Diagnostic| Fault { source: error.place(), message: error.message.clone() };
+    errors(project).take(MAX_TOLD).map(fault).collect()
+}
+
+/// Returns the lines for users, the errors first.
+fn notices(project: &ProjectSettings) -> Vec<String> {
+    let error = |error: &Diagnostic| {
+        format!(
+            "{}: {}; until it is mended, every call of a tool needs your permission",
+            error.place(),
+            error.message
+        )
+    };
+    let others = project
+        .diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.severity != Severity::Error && diagnostic.is_told);
+    let others = others.map(|told| format!("{}: {}", told.place(), told.message));
+    let all: Vec<String> = errors(project).map(error).chain(others).collect();
+    let more = all.len().saturating_sub(MAX_TOLD);
+    let more = (more > 0).then(|| format!("the settings files have {more} more remarks"));
+    all.into_iter().take(MAX_TOLD).chain(more).map(|line| line.replace(['\n', '\r'], " ")).collect()
 }
 
 fn bounds(organisation: &Sheet, project: &Sheet) -> Bounds {
@@ -285,6 +341,92 @@ mod tests {
         let notes: Vec<_> = settings.diagnostics.iter().map(|said| said.message.as_str()).collect();
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert_eq!(of("", r#"{"titles": false}"#).bounds.titles, Some(false));
+    }
+
+    #[test]
+    fn a_mistake_in_a_projects_file_is_a_fault_with_its_line() {
+        for (text, line) in [
+            ("{\"permission\": {\n\"bash\": \"deny\"", "opencode.json:1"),
+            ("{\"permission\":\n {\"bash\": {\"git push *\":\n \"aks\"}}}", "opencode.json:3"),
+            ("{\n\"permission\": {\"bash\": false}}", "opencode.json:2"),
+            ("{\n\"permission\": 3}", "opencode.json:2"),
+            ("{\n\"permision\": {\"bash\": \"deny\"}}", "opencode.json:2"),
+            ("{\n\"Permission\": \"deny\"}", "opencode.json:2"),
+            ("{\n\"tools\": {\"bash\": \"off\"}}", "opencode.json:2"),
+            (
+                "{\n\"agent\": {\"build\": {\n\"permissions\": {\"bash\": \"no\"}}}}",
+                "opencode.json:3",
+            ),
+            (
+                "{\n\"agent\": {\"build\": {\n\"permisson\": {\"bash\": \"deny\"}}}}",
+                "opencode.json:3",
+            ),
+            ("{\n\"agent\": [\"build\"]}", "opencode.json:2"),
+            ("[\"deny\"]", "opencode.json:1"),
+            ("{\n\"steps\": \"ten\"}", "opencode.json:2"),
+        ] {
+            let settings = of("", text);
+            let faults = settings.permissions.faults();
+            assert_eq!(faults.first().map(|fault| fault.source.as_str()), Some(line), "{text}");
+            assert!(settings.notices[0].starts_with(line), "{:?}", settings.notices);
+            assert_ne!(settings.hash, Effective::default().hash, "{text}");
+        }
+        let fine = r#"{"permission": {"bash": "deny"}, "theme": "x", "mcp": {}, "keybinds": {}, "unheard": 1}"#;
+        let settings = of("", fine);
+        assert_eq!(settings.permissions.faults(), []);
+        assert_eq!(of("{\"permission\": \"aks\"}", "").permissions.faults(), [], "it was refused");
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told_if_somebody_may_rely_on_it() {
+        let text =
+            "{\n\"mcp\": {},\n\"plugin\": [],\n\"lsp\": {},\n\"provider\": {},\n\"theme\": \"x\"}";
+        let notices = of("", text).notices;
+        assert_eq!(notices.len(), 4, "{notices:?}");
+        for (line, name) in [(2, "mcp"), (3, "plugin"), (4, "lsp"), (5, "provider")] {
+            let is_it = |told: &String| {
+                told.starts_with(&format!("opencode.json:{line}: `{name}`")) && told.contains("no")
+            };
+            assert!(notices.iter().any(is_it), "{name}: {notices:?}");
+        }
+        let many = format!("{{{}}}", (0..40).map(|n| format!("\"x{n}\": 1,")).collect::<String>());
+        assert_eq!(of("", &many).notices.len(), MAX_TOLD + 1);
+    }
+
+    #[test]
+    fn an_agent_whose_file_cannot_be_read_is_refused_with_the_reason() {
+        let file = |path: &str, text: &str| SettingsFile {
+            path: path.into(),
+            text: text.into(),
+            more: false,
+        };
+        let files = [
+            file(".opencode/agent/x.md", "---\ndescription: Reviews: all of it\n---\nReview."),
+            file(".opencode/agent/plan.md", "---\nmode: all\nNo end."),
+            file("opencode.json", r#"{"default_agent": "x"}"#),
+            file(".opencode/agent/fine.md", "---\nmode: all\n---\nFine."),
+        ];
+        let settings = effective(&OrganisationSettings::default(), &ProjectSettings::parse(&files));
+        for (name, place) in
+            [("x", ".opencode/agent/x.md:2"), ("plan", ".opencode/agent/plan.md:1")]
+        {
+            assert_eq!(settings.agent(name), None);
+            let why = settings.why_no_agent(name).expect("a reason");
+            assert!(why.contains(place), "{name}: {why}");
+        }
+        assert_eq!(settings.default_agent, "x", "no other agent takes its place");
+        assert!(settings.agent("fine").is_some() && settings.agent("build").is_some());
+        assert_eq!(settings.permissions.faults().len(), 2);
+        let cut = of("", "{\"agent\": {\"review\": {");
+        let why = cut.why_no_agent("review").expect("a reason");
+        assert!(why.contains("opencode.json:1"), "{why}");
+        assert_eq!(cut.why_no_agent("build"), None);
+        assert_eq!(Effective::default().why_no_agent("x"), None);
+        let stored = ProjectSettings::parse(&files).to_json().expect("JSON");
+        assert_eq!(
+            ProjectSettings::from_json(&stored).expect("its own"),
+            ProjectSettings::parse(&files)
+        );
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //!
 //! Invariant: a project never widens. No text of a project allows a call that the organisation or the built-in rules deny
 //! or ask about, unless the organisation lists the action in `projects_may_allow`; and then it only turns *ask* into
-//! *allow*. Nothing in a text makes a whole project fail: each mistake is a [`Diagnostic`].
+//! *allow*. Nothing in a text makes a whole project fail: each mistake is a [`Diagnostic`]. A mistake of a project never
+//! loosens either: while there is one, calls ask ([`Permissions::faults`]), and an agent whose file cannot be read is refused.
 //! Absent on purpose: I/O, clocks, the evaluation of a rule's pattern over a call (`session-rules`), providers and
 //! addresses, which never count from a project.
 
@@ -36,4 +37,4 @@ pub use command::{CommandDefinition, ExpansionTooLong};
 pub use diagnostic::{Diagnostic, Severity};
 pub use document::{MAX_FILE_BYTES, OrganisationSettings, ProjectSettings, SettingsFile};
 pub use effective::{Bounds, Effective, effective, text_hash};
-pub use permissions::{Judgement, Layer, LayeredRule, Permissions};
+pub use permissions::{Fault, Judgement, Layer, LayeredRule, Permissions};

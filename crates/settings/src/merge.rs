@@ -94,6 +94,23 @@ impl Merging {
         }
     }
 
+    /// Makes agents unusable whose files cannot be read. Nobody knows what they may do.
+    pub(crate) fn shut(&mut self, unreadable: &BTreeMap<String, String>) {
+        for (name, why) in unreadable {
+            let known = self.agents.get(name);
+            let is_own = known.is_some_and(|agent| agent.hidden);
+            if is_own
+                || self.disabled.contains(name)
+                || (known.is_none() && self.agents.len() >= MAX_NAMED)
+            {
+                continue;
+            }
+            let agent = self.agents.entry(name.clone());
+            let agent = agent.or_insert_with(|| builtin::new_agent(name, Layer::Project));
+            agent.unreadable = Some(why.clone());
+        }
+    }
+
     /// Takes the disabled agents of a layer away. Those of the organisation stay away.
     pub(crate) fn disable(&mut self) {
         let Self { agents, disabled, .. } = self;
@@ -120,8 +137,8 @@ impl Merging {
     }
 
     pub(crate) fn note(&mut self, message: String) {
-        let (severity, path) = (Severity::Note, String::new());
-        self.diagnostics.push(Diagnostic { severity, path, line: None, message });
+        let (severity, path, is_told) = (Severity::Note, String::new(), false);
+        self.diagnostics.push(Diagnostic { severity, path, line: None, message, is_told });
     }
 }
 

@@ -30,12 +30,24 @@ pub struct LayeredRule {
     pub source: String,
 }
 
+/// A mistake in a settings file of the project, because of which rules of it may be missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// Its file and line, for people: `opencode.json:12`.
+    pub source: String,
+    /// One sentence about it.
+    pub message: String,
+}
+
 /// The permission rules of a Location, for all of its agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Permissions {
     /// In the order in which the last match of a layer decides: by layer, each layer's rules about every agent before
     /// those about one.
     rules: Vec<LayeredRule>,
+    /// The mistakes of the project's files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<Fault>,
 }
 
 /// The decision about a call.
@@ -48,9 +60,16 @@ pub struct Judgement<'r> {
 }
 
 impl Permissions {
-    pub(crate) fn new(mut rules: Vec<LayeredRule>) -> Self {
+    pub(crate) fn new(mut rules: Vec<LayeredRule>, faults: Vec<Fault>) -> Self {
         rules.sort_by_key(|rule| (rule.layer, rule.agent.is_some()));
-        Self { rules }
+        Self { rules, faults }
+    }
+
+    /// Returns the mistakes of the project's files. While there is one, no call runs without a person's leave: nobody knows
+    /// which rules are missing.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
     }
 
     /// Returns all rules, in order.
@@ -126,7 +145,7 @@ mod tests {
                 rule(Layer::Project, "shell", project, widens),
                 rule(Layer::Organisation, "shell", organisation, false),
             ];
-            let judged = Permissions::new(rules);
+            let judged = Permissions::new(rules, Vec::new());
             let judged = judged.judge("build", |_| true);
             assert_eq!(judged.action, expected, "{organisation} {project} {widens}");
         }
@@ -136,7 +155,10 @@ mod tests {
     fn what_no_rule_is_about_is_allowed() {
         let none = Permissions::default();
         assert_eq!(none.judge("build", |_| true).action, RuleAction::Allow);
-        let some = Permissions::new(vec![rule(Layer::Project, "shell", RuleAction::Deny, false)]);
+        let some = Permissions::new(
+            vec![rule(Layer::Project, "shell", RuleAction::Deny, false)],
+            Vec::new(),
+        );
         let judged = some.judge("build", |rule| rule.permission == "edit");
         assert_eq!(judged, Judgement { action: RuleAction::Allow, rule: None });
     }

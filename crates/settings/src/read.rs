@@ -24,14 +24,25 @@ const MAX_NAME: usize = 64;
 /// Settings of the original that say something about providers. They are an organisation's.
 const OF_PROVIDERS: [&str; 6] =
     ["provider", "providers", "model", "small_model", "enabled_providers", "disabled_providers"];
-/// Settings of the original that have no effect here.
-const UNUSED: [&str; 31] = [
-    "mcp",
-    "plugin",
-    "plugins",
-    "formatter",
-    "lsp",
-    "instructions",
+/// Settings of the original that have no effect here, and on which a project may rely.
+const UNUSED_AND_MISSED: [&str; 6] =
+    ["mcp", "plugin", "plugins", "formatter", "lsp", "instructions"];
+/// Settings by which a project makes itself stricter. A slip of the finger in one of them must not go by in silence.
+const OF_RULES: [&str; 8] = [
+    "permission",
+    "permissions",
+    "tools",
+    "agent",
+    "agents",
+    "default_agent",
+    "steps",
+    "compaction",
+];
+/// The same, of an agent.
+const OF_AGENT_RULES: [&str; 6] =
+    ["permission", "permissions", "tools", "disable", "disabled", "steps"];
+/// Settings of the original that have no effect here, mostly of clients.
+const UNUSED: [&str; 25] = [
     "share",
     "autoshare",
     "autoupdate",
@@ -62,19 +73,20 @@ const UNUSED: [&str; 31] = [
 const UNUSED_OF_AGENTS: [&str; 6] = ["temperature", "top_p", "options", "request", "cache", "name"];
 
 /// Reads an `opencode.json` or an organisation's text.
-pub(crate) fn config(text: &str, layer: Layer, remarks: &mut Remarks<'_>) -> Sheet {
+/// `None`: nothing of it can be read.
+pub(crate) fn config(text: &str, layer: Layer, remarks: &mut Remarks<'_>) -> Option<Sheet> {
     let node = match Node::from_jsonc(text) {
         Ok(node) => node,
         Err(unreadable) => {
             let message =
                 format!("nothing of it counts: it cannot be read as JSON: {}", unreadable.why);
             remarks.error(unreadable.line, message);
-            return Sheet::default();
+            return None;
         }
     };
     let Tree::Map(entries) = &node.value else {
         remarks.error(node.line, format!("settings are an object, not {}", node.kind()));
-        return Sheet::default();
+        return None;
     };
     let mut sheet = Sheet::default();
     // The older form comes first, so that `permission` wins.
@@ -85,7 +97,7 @@ pub(crate) fn config(text: &str, layer: Layer, remarks: &mut Remarks<'_>) -> She
         of_config(entry, layer, &mut sheet, remarks);
     }
     bound_rules(&mut sheet.rules, node.line, remarks);
-    sheet
+    Some(sheet)
 }
 
 fn of_config(entry: &Entry, layer: Layer, sheet: &mut Sheet, remarks: &mut Remarks<'_>) {
@@ -122,39 +134,57 @@ fn of_config(entry: &Entry, layer: Layer, sheet: &mut Sheet, remarks: &mut Remar
             sheet.projects_may_allow = actions(value, remarks);
         }
         "projects_may_allow" => remarks.note(value.line, "`projects_may_allow` counts only in the organisation's settings"),
-        known if OF_PROVIDERS.contains(&known) => remarks.note(
+        known if OF_PROVIDERS.contains(&known) => remarks.idle(
             value.line,
             format!("`{known}` does not count here: providers and models are set for the organisation, and a prompt, an agent or a command chooses among them"),
         ),
+        known if UNUSED_AND_MISSED.contains(&known) => {
+            remarks.idle(value.line, format!("`{known}` has no effect here"));
+        }
         known if UNUSED.contains(&known) => {
             remarks.note(value.line, format!("`{known}` has no effect here"));
         }
-        unknown => remarks.error(value.line, format!("there is no setting `{}`", shown(unknown))),
+        unknown => no_setting(unknown, value.line, remarks),
     }
+}
+
+/// Says that there is no such setting. One that looks like a setting which makes stricter may have been meant as that.
+fn no_setting(name: &str, line: u32, remarks: &mut Remarks<'_>) {
+    let message = format!("there is no setting `{}`", shown(name));
+    match find_meant(name, &OF_RULES) {
+        Some(meant) => remarks.error(line, format!("{message}; did you mean `{meant}`?")),
+        None => remarks.stray(line, message),
+    }
+}
+
+/// Returns which of some settings a name with a slip of the finger means.
+fn find_meant<'s>(name: &str, settings: &[&'s str]) -> Option<&'s str> {
+    let lower = name.trim().to_lowercase();
+    similar::get_close_matches(lower.as_str(), settings, 1, 0.75).first().copied()
 }
 
 /// Reads a Markdown file about an agent: its front matter, and its instructions.
-pub(crate) fn markdown_agent(name: &str, text: &str, remarks: &mut Remarks<'_>) -> Sheet {
+/// `None`: it cannot be read.
+pub(crate) fn markdown_agent(name: &str, text: &str, remarks: &mut Remarks<'_>) -> Option<Sheet> {
     let mut sheet = Sheet::default();
-    if let Some((entries, body)) = markdown(name, "agent", text, remarks) {
-        let mut change = agent(&entries, remarks);
-        change.instructions =
-            bounded(body, 0, "the instructions", MAX_TEXT, remarks).or(change.instructions);
-        bound_rules(&mut change.rules, 0, remarks);
-        sheet.agents.insert(name.to_owned(), change);
-    }
-    sheet
+    let (entries, body) = markdown(name, "agent", text, remarks)?;
+    let mut change = agent(&entries, remarks);
+    change.instructions =
+        bounded(body, 0, "the instructions", MAX_TEXT, remarks).or(change.instructions);
+    bound_rules(&mut change.rules, 0, remarks);
+    sheet.agents.insert(name.to_owned(), change);
+    Some(sheet)
 }
 
 /// Reads a Markdown file about a command: its front matter, and its template.
-pub(crate) fn markdown_command(name: &str, text: &str, remarks: &mut Remarks<'_>) -> Sheet {
+/// `None`: it cannot be read.
+pub(crate) fn markdown_command(name: &str, text: &str, remarks: &mut Remarks<'_>) -> Option<Sheet> {
     let mut sheet = Sheet::default();
-    if let Some((entries, body)) = markdown(name, "command", text, remarks)
-        && let Some(command) = command(name, &entries, Some(body), Layer::Project, 0, remarks)
-    {
+    let (entries, body) = markdown(name, "command", text, remarks)?;
+    if let Some(command) = command(name, &entries, Some(body), Layer::Project, 0, remarks) {
         sheet.commands.insert(name.to_owned(), command);
     }
-    sheet
+    Some(sheet)
 }
 
 /// Splits a Markdown file. `None`: it cannot be read at all.
@@ -165,7 +195,7 @@ fn markdown<'t>(
     remarks: &mut Remarks<'_>,
 ) -> Option<(Vec<Entry>, &'t str)> {
     if !is_name(name) {
-        remarks.error(0, wrong_name(name, what));
+        remarks.stray(0, wrong_name(name, what));
         return None;
     }
     let Some((front, body)) = front::split(text) else {
@@ -233,8 +263,15 @@ fn agent(entries: &[Entry], remarks: &mut Remarks<'_>) -> AgentChange {
             known if UNUSED_OF_AGENTS.contains(&known) => {
                 remarks.note(value.line, format!("`{known}` of an agent has no effect here"));
             }
+            // The released client passes what it does not know on to the provider.
             unknown => {
-                remarks.note(value.line, format!("`{}` is no setting of an agent", shown(unknown)))
+                let message = format!("`{}` is no setting of an agent", shown(unknown));
+                match find_meant(unknown, &OF_AGENT_RULES) {
+                    Some(meant) => {
+                        remarks.error(value.line, format!("{message}; did you mean `{meant}`?"));
+                    }
+                    None => remarks.note(value.line, message),
+                }
             }
         }
     }
@@ -276,7 +313,7 @@ fn command(
     }
     made.template = bounded(template.unwrap_or_default(), at, "the template", MAX_TEXT, remarks)
         .or_else(|| {
-            remarks.error(
+            remarks.stray(
                 at,
                 format!("the command `{}` has no template and does not count", shown(name)),
             );
@@ -307,7 +344,7 @@ fn compaction(node: &Node, bounds: &mut SheetBounds, remarks: &mut Remarks<'_>) 
             "prune" | "tail_turns" => {
                 remarks.note(value.line, format!("`{key}` of `compaction` has no effect here"))
             }
-            unknown => remarks.error(
+            unknown => remarks.stray(
                 value.line,
                 format!("there is no setting `{}` of `compaction`", shown(unknown)),
             ),
@@ -362,7 +399,7 @@ fn named<'n>(node: &'n Node, what: &str, remarks: &mut Remarks<'_>) -> Vec<&'n E
         if is_name(&entry.key) {
             fine.push(entry);
         } else {
-            remarks.error(entry.value.line, wrong_name(&entry.key, what));
+            remarks.stray(entry.value.line, wrong_name(&entry.key, what));
         }
     }
     fine

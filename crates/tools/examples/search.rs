@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use sandbox::{Cell, Environment, ProcessSandbox};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use tools::{Limits, OrgOutputs, ToolCall, ToolContext, ToolSet};
+use tools::{Limits, OrgOutputs, ReadRules, ToolCall, ToolContext, ToolSet};
 
 const FILES: usize = 50_000;
 const ROUNDS: usize = 7;
@@ -38,6 +38,7 @@ async fn main() {
         cell: Cell::default(),
         limits: Limits::default(),
         skills: None,
+        reads: ReadRules::default(),
     };
     let environment = Environment::from_vars(std::env::vars_os());
     let nowhere = PathBuf::from("/nonexistent");

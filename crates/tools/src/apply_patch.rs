@@ -24,6 +24,7 @@ use crate::call::{
     Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
 };
 use crate::edit::{bounded_diff, content};
+use crate::encoding::FileText;
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::replace::{FileLocks, HeldFiles, Target, hold};
 use crate::set::Tool;
@@ -149,8 +150,8 @@ struct Planned<'a> {
     written: Option<(Target<'a>, String)>,
     /// The file to remove: its name, and its place.
     removed: Option<Target<'a>>,
-    /// The content before.
-    before: String,
+    /// The content before, with how it is written.
+    before: FileText,
 }
 
 impl<'a> Planned<'a> {
@@ -186,7 +187,7 @@ impl<'a> Planned<'a> {
         match change {
             FileChange::Add { path, content } => {
                 let written = Some((free(0, path)?, content.clone()));
-                Ok(Self { change, written, removed: None, before: String::new() })
+                Ok(Self { change, written, removed: None, before: FileText::default() })
             }
             FileChange::Delete { path } => {
                 let (target, before) = existing(path)?;
@@ -194,7 +195,7 @@ impl<'a> Planned<'a> {
             }
             FileChange::Update { path, to, hunks } => {
                 let (target, before) = existing(path)?;
-                let after = hunk::apply(&before, hunks).map_err(|error| {
+                let after = hunk::apply(&before.text, hunks).map_err(|error| {
                     Stopped::because(format!("{path}, {error}; nothing was changed"))
                 })?;
                 let (written, removed) = match to {
@@ -211,7 +212,8 @@ impl<'a> Planned<'a> {
         let told = |refused: Refused| refused.told(path, files);
         let mut touched = Touched::Nothing;
         if let Some((target, content)) = &self.written {
-            touched = touched.and(target.replace(content.as_bytes(), call).map_err(told)?);
+            touched =
+                touched.and(target.replace(&self.before.form.encode(content), call).map_err(told)?);
         }
         if let Some(target) = &self.removed {
             touched = touched.and(target.remove().map_err(told)?);
@@ -269,7 +271,7 @@ fn happened(files: &LocationFiles, change: &FileChange, paths: &[PathBuf]) -> Op
         match files.open_to_read(&paths[at]) {
             Err(Refused::Missing) => Some(None),
             Ok(OpenFile { kind: FileType::RegularFile, .. }) => {
-                content(files, &paths[at], "").ok().map(Some)
+                content(files, &paths[at], "").ok().map(|found| Some(found.text))
             }
             Ok(_) | Err(Refused::Outside | Refused::Hidden | Refused::GitsOwn | Refused::Io(_)) => {
                 None
@@ -304,7 +306,7 @@ fn outcome(changes: &[FileChange], planned: Option<&[Planned<'_>]>) -> ToolOutco
     let mut diff = String::new();
     let mut is_whole = true;
     for plan in planned.into_iter().flatten() {
-        let own = bounded_diff(&plan.before, plan.after())
+        let own = bounded_diff(&plan.before.text, plan.after())
             .map(|own| format!("{}\n{own}", summary(plan.change)));
         match own.filter(|own| diff.len() + own.len() <= MAX_DIFF_BYTES) {
             Some(own) => diff += &own,

@@ -1,8 +1,12 @@
 //! Parses the model's bytes into a tool's arguments. Errors are texts that a model can act on.
 
+mod meant;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub(crate) use self::meant::without_fence;
+use self::meant::{as_object, in_own_terms};
 use crate::call::{Stopped, ToolCall};
 
 /// The most bytes of one call's arguments.
@@ -13,7 +17,8 @@ pub(crate) fn parse<T: DeserializeOwned>(call: &ToolCall) -> Result<T, Stopped> 
     parse_text(&call.name, &call.arguments)
 }
 
-/// Parses the arguments of a call of the tool `name`.
+/// Parses the arguments of a call of the tool `name`. Rules and tools read them by this, so that they read the same. What is not as
+/// the schema wants it, but has one reading, is read as that.
 pub(crate) fn parse_text<T: DeserializeOwned>(name: &str, arguments: &str) -> Result<T, Stopped> {
     let text = match arguments.trim() {
         "" => "{}",
@@ -24,16 +29,17 @@ pub(crate) fn parse_text<T: DeserializeOwned>(name: &str, arguments: &str) -> Re
             "the arguments of {name} are larger than {MAX_BYTES} bytes; split the work into several calls"
         )));
     }
-    let value: Value = serde_json::from_str(text).map_err(|error| {
+    let value: Value = as_object(text).map_err(|error| {
         Stopped::because(format!(
             "the arguments of {name} are not valid JSON: {error}. Send one JSON object, and escape newlines and \
              quotes inside strings"
         ))
     })?;
-    if !value.is_object() {
+    let Value::Object(mut fields) = value else {
         return Err(Stopped::because(format!("the arguments of {name} must be a JSON object")));
-    }
-    serde_json::from_value(value).map_err(|error| {
+    };
+    in_own_terms(name, &mut fields);
+    serde_json::from_value(Value::Object(fields)).map_err(|error| {
         Stopped::because(format!("the arguments of {name} do not fit its schema: {error}"))
     })
 }
@@ -42,9 +48,8 @@ pub(crate) fn parse_text<T: DeserializeOwned>(name: &str, arguments: &str) -> Re
 mod tests {
     use super::*;
 
-    #[derive(Debug, serde::Deserialize, PartialEq)]
+    #[derive(Debug, Clone, serde::Deserialize, PartialEq)]
     struct Arguments {
-        #[serde(alias = "filePath")]
         path: String,
         limit: Option<u64>,
     }
@@ -69,6 +74,40 @@ mod tests {
         ] {
             let message = parsed(arguments).unwrap_err();
             assert!(message.contains(said) && message.contains("read"), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_right_meaning_in_the_wrong_form_is_read() {
+        let expected = Arguments { path: "a,}".into(), limit: Some(2) };
+        for arguments in [
+            r#"{"path": "a,}", "limit": 2}"#,
+            r#"{"path": "a,}", "limit": "2"}"#,
+            r#"{"path": "a,}", "limit": " 2 "}"#,
+            r#"{"path": "a,}", "limit": 2.0}"#,
+            r#"{"file_path": "a,}", "limit": 2}"#,
+            r#"{"FilePath": "a,}", "limit": "2.0"}"#,
+            r#"{"filename": "a,}", "limit": 2, "offset": null}"#,
+            r#"{"path": "a,}", "file_path": "a,}", "limit": 2}"#,
+            r#"{"path": "a,}", "limit": 2,}"#,
+            "{\"path\": \"a,}\",\n \"limit\": 2 ,\n}",
+            "```json\n{\"path\": \"a,}\", \"limit\": 2}\n```",
+            "~~~\n{\"path\": \"a,}\", \"limit\": 2}\n~~~",
+            r#""{\"path\": \"a,}\", \"limit\": 2}""#,
+            r#"{"arguments": {"path": "a,}", "limit": 2}}"#,
+            r#"{"input": "{\"path\": \"a,}\", \"limit\": 2}"}"#,
+        ] {
+            assert_eq!(parsed(arguments), Ok(expected.clone()), "{arguments}");
+        }
+        for arguments in [
+            r#"{"path": "a", "limit": "two"}"#,
+            r#"{"path": "a", "limit": 2.5}"#,
+            r#"{"path": "a", "limit": "-1"}"#,
+            r#"{"path": "a"} {"path": "b"}"#,
+            r#"{"path": ["a"]}"#,
+            r#"{"path": "a",, "limit": 2}"#,
+        ] {
+            assert!(parsed(arguments).is_err(), "{arguments}");
         }
     }
 

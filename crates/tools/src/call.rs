@@ -1,9 +1,9 @@
 //! A call, its context, and its outcome.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use domain::ToolOutcomeKind;
+use domain::{RuleAction, ToolOutcomeKind};
 use sandbox::{Cell, LocationLock, Output};
 use serde_json::{Value, json};
 use snapshots::Touched;
@@ -66,6 +66,55 @@ pub struct ToolContext {
     pub limits: Limits,
     /// The skills that it may load, if any.
     pub skills: Option<SkillScope>,
+    /// The files that `read` may show.
+    pub reads: ReadRules,
+}
+
+/// Judges whether `read` may show a file, given by its path below the Location's directory.
+type JudgeRead = dyn Fn(&str) -> RuleAction + Send + Sync;
+
+/// The rules about files that a tool shows, though the call does not name them. Cheap to clone. The default shows all.
+#[derive(Clone, Default)]
+pub struct ReadRules(Option<Arc<JudgeRead>>);
+
+impl ReadRules {
+    /// Makes the rules of a call.
+    pub fn new(judge: impl Fn(&str) -> RuleAction + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(judge)))
+    }
+
+    /// Judges a path below the Location's directory.
+    pub(crate) fn judge(&self, path: &Path) -> RuleAction {
+        let path = path.strip_prefix(".").unwrap_or(path);
+        self.0.as_ref().map_or(RuleAction::Allow, |judge| judge(&path.to_string_lossy()))
+    }
+
+    /// Refuses an open file to which a path leads over links, unless `read` may show it by its own name.
+    pub(crate) fn check_links(
+        &self,
+        given: &str,
+        below: &Path,
+        real: &Path,
+    ) -> Result<(), Stopped> {
+        let mut plain = PathBuf::new();
+        for part in below.components() {
+            match part {
+                Component::Normal(name) => plain.push(name),
+                Component::ParentDir => {
+                    plain.pop();
+                }
+                Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+            }
+        }
+        // Then it is the file that was judged by its name.
+        if plain == real || self.judge(real) == RuleAction::Allow {
+            return Ok(());
+        }
+        let real = real.display();
+        Err(Stopped::because(format!(
+            "{given} leads to {real}, about which there is a rule: name {real} itself, so that the rule decides"
+        )))
+    }
 }
 
 /// The text of a result.

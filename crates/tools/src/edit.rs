@@ -19,6 +19,7 @@ use crate::arguments;
 use crate::call::{
     Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
 };
+use crate::encoding::{FileText, Form, give_advice, strip_mark};
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::replace::{FileLocks, Target, hold};
 use crate::set::Tool;
@@ -44,6 +45,17 @@ struct Arguments {
     new: String,
     #[serde(default, alias = "replaceAll")]
     all: bool,
+}
+
+impl Arguments {
+    /// Reads the arguments of a call. A mark is outside of the text, so it is in no piece of it.
+    fn of(call: &ToolCall) -> Result<Self, Stopped> {
+        let mut arguments: Self = arguments::parse(call)?;
+        for piece in [&mut arguments.old, &mut arguments.new] {
+            *piece = strip_mark(piece).to_owned();
+        }
+        Ok(arguments)
+    }
 }
 
 #[async_trait]
@@ -79,7 +91,7 @@ impl Tool for Edit {
     }
 
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
-        let arguments: Arguments = arguments::parse(call)?;
+        let arguments = Arguments::of(call)?;
         let (context, locks, call) = (context.clone(), self.locks.clone(), call.id.clone());
         blocking(move || {
             let files = LocationFiles::open_root(&context)?;
@@ -90,10 +102,10 @@ impl Tool for Edit {
                 let hint = did_you_mean(&files, &below);
                 return Err(Stopped::because(format!("{} does not exist{hint}", arguments.path)));
             }
-            let before = content(&files, target.path(), &arguments.path)?;
+            let FileText { text: before, form } = content(&files, target.path(), &arguments.path)?;
             let change = replaced(&before, &arguments)?;
             let _held = hold(context.lock.as_ref())?;
-            let replaced = target.replace(change.after.as_bytes(), &call);
+            let replaced = target.replace(&form.encode(&change.after), &call);
             let touched = replaced.map_err(|refused| told(refused).midway())?;
             Ok(done(&arguments, Some((&before, &change))).touching(touched))
         })
@@ -101,12 +113,12 @@ impl Tool for Edit {
     }
 
     async fn probe(&self, call: &ToolCall, context: &ToolContext) -> Probe {
-        let Ok(arguments) = arguments::parse::<Arguments>(call) else { return Probe::NotDone };
+        let Ok(arguments) = Arguments::of(call) else { return Probe::NotDone };
         let context = context.clone();
         let looked = blocking(move || {
             let files = LocationFiles::open_root(&context)?;
             let found = content(&files, &files.relative(&arguments.path)?, &arguments.path)?;
-            Ok(match happened(&found, &arguments) {
+            Ok(match happened(&found.text, &arguments) {
                 Some(true) => Probe::Done(done(&arguments, None).touching(Touched::Anything)),
                 Some(false) => Probe::NotDone,
                 None => Probe::Unclear,
@@ -117,7 +129,11 @@ impl Tool for Edit {
 }
 
 /// Returns the text of a file that can be edited.
-pub(crate) fn content(files: &LocationFiles, below: &Path, path: &str) -> Result<String, Stopped> {
+pub(crate) fn content(
+    files: &LocationFiles,
+    below: &Path,
+    path: &str,
+) -> Result<FileText, Stopped> {
     let OpenFile { file, kind, .. } =
         files.open_to_read(below).map_err(|refused| refused.told(path, files))?;
     if kind != FileType::RegularFile {
@@ -132,8 +148,17 @@ pub(crate) fn content(files: &LocationFiles, below: &Path, path: &str) -> Result
             "{path} is larger than {MAX_BYTES} bytes; use shell"
         )));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| Stopped::because(format!("{path} is not UTF-8 text and cannot be edited")))
+    if bytes.contains(&0) && !Form::of(&bytes).is_utf16() {
+        return Err(Stopped::because(format!(
+            "{path} is a binary file; change it with a program in shell"
+        )));
+    }
+    FileText::decode(bytes).ok_or_else(|| {
+        Stopped::because(format!(
+            "{path} is not UTF-8 text and cannot be edited: {}",
+            give_advice(path)
+        ))
+    })
 }
 
 /// Returns the pieces with the file's line ends: a model writes `\n` even for files with `\r\n`.

@@ -46,6 +46,8 @@ pub(crate) struct OpenFile {
     pub(crate) kind: FileType,
     /// Its size when it was opened.
     pub(crate) bytes: u64,
+    /// A walk has come to it over a symlink.
+    pub(crate) is_linked: bool,
 }
 
 /// The reason why a path was not opened.
@@ -232,7 +234,9 @@ impl LocationFiles {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         match self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
             Ok(fd) => as_readable(self.refuse_hidden_itself(fd)?),
-            Err(Refused::Outside) => self.open_to_read(path),
+            Err(Refused::Outside) => {
+                self.open_to_read(path).map(|opened| OpenFile { is_linked: true, ..opened })
+            }
             Err(other) => Err(other),
         }
     }
@@ -250,6 +254,12 @@ impl LocationFiles {
             Ok(below) => Ok(below.to_path_buf()),
             Err(_moved_meanwhile) => Err(Refused::Outside),
         }
+    }
+
+    /// Returns the same of an open file, the root as an empty path.
+    pub(crate) fn real_of(&self, file: &File) -> Result<PathBuf, Refused> {
+        let real = path_of(file).map_err(Refused::Io)?;
+        real.strip_prefix(&self.real_root).map(Path::to_path_buf).map_err(|_moved| Refused::Outside)
     }
 
     /// Opens the parent directory of `path`'s last name, creating missing directories.
@@ -299,7 +309,7 @@ fn as_readable(fd: OwnedFd) -> Result<OpenFile, Refused> {
     match kind {
         FileType::RegularFile | FileType::Directory => {
             let bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-            Ok(OpenFile { file: File::from(fd), kind, bytes })
+            Ok(OpenFile { file: File::from(fd), kind, bytes, is_linked: false })
         }
         FileType::Symlink
         | FileType::Fifo
@@ -312,7 +322,7 @@ fn as_readable(fd: OwnedFd) -> Result<OpenFile, Refused> {
     }
 }
 
-fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
+fn path_of(fd: &impl AsRawFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 

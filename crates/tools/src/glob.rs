@@ -1,18 +1,21 @@
 //! `glob`: finds files by a pattern of their paths.
 
 use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use async_trait::async_trait;
-use domain::ToolClass;
+use domain::{RuleAction, ToolClass};
 use globset::{GlobBuilder, GlobMatcher};
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags, fstat};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
 use crate::files::{LocationFiles, blocking};
+use crate::grep::{IGNORED_NOTE, left_out_note};
+use crate::names::escape_name;
 use crate::outputs::{self, MANAGED_PREFIX};
 use crate::set::Tool;
 use crate::walk::{Walked, walk};
@@ -79,23 +82,49 @@ fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Sto
     let base = files.open(&files.relative(given)?, directory).map_err(told)?;
     let base = files.real_relative(&base).map_err(told)?;
     let pattern = Pattern::new(&arguments.pattern, &files)?;
-    let mut found = Vec::new();
+    let (mut found, mut left_out) = (Vec::new(), 0);
     let walked = walk(&files, &base, &context.cancel, |path| {
         let below = path.strip_prefix(&base).unwrap_or(path);
         if pattern.matches(below) {
-            found.push(path.display().to_string());
+            // A name is not what is in the file: one that is only asked about may be listed.
+            if context.reads.judge(path) == RuleAction::Deny {
+                left_out += 1;
+            } else {
+                found.push(path.display().to_string());
+            }
         }
         let enough = found.len() > MAX_PATHS;
         Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    Ok(outcome(found, &arguments.pattern, &walked))
+    // A file that is asked for by its very path is there, whatever ignores it.
+    if let Some(path) = pattern.exact_path(&base)
+        && !found.contains(&path)
+        && found.len() < MAX_PATHS
+        && files.open(Path::new(&path), OFlags::PATH).is_ok_and(|fd| is_file(&fd))
+    {
+        if context.reads.judge(Path::new(&path)) == RuleAction::Deny {
+            left_out += 1;
+        } else {
+            found.push(path);
+            found.sort_unstable();
+        }
+    }
+    let is_none = found.is_empty() && left_out == 0;
+    let mut outcome = outcome(found, &arguments.pattern, &walked);
+    if is_none && walked.ignored {
+        outcome.footer += IGNORED_NOTE;
+    }
+    if left_out > 0 {
+        outcome.footer += &left_out_note(left_out);
+    }
+    Ok(outcome)
 }
 
 fn outcome(mut found: Vec<String>, pattern: &str, walked: &Walked) -> ToolOutcome {
     let more = found.len() > MAX_PATHS;
     found.truncate(MAX_PATHS);
     let structured = json!({"count": found.len(), "more": more || walked.gave_up});
-    let text = found.iter().fold(String::new(), |text, path| text + path + "\n");
+    let text = found.iter().fold(String::new(), |text, path| text + &escape_name(path) + "\n");
     let mut outcome = ToolOutcome::completed(title("Find", pattern), text, Some(structured));
     outcome.footer = match (more || walked.gave_up, found.len()) {
         (true, count) => format!("(only the first {count}: use a narrower pattern or path)"),
@@ -107,6 +136,11 @@ fn outcome(mut found: Vec<String>, pattern: &str, walked: &Walked) -> ToolOutcom
         outcome.footer += &format!(" ({} entries could not be read)", walked.unreadable);
     }
     outcome
+}
+
+fn is_file(fd: &OwnedFd) -> bool {
+    let kind = fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    kind.is_ok_and(|kind| kind == FileType::RegularFile)
 }
 
 /// A pattern for paths below a directory.
@@ -129,6 +163,14 @@ impl Pattern {
             Stopped::because(format!("{given} is not a valid pattern: {error}"))
         })?;
         Ok(Self { matcher: glob.compile_matcher(), names_only: !given.contains('/') })
+    }
+
+    /// Returns the one path that it means below `base`, if it has no signs of a pattern.
+    fn exact_path(&self, base: &Path) -> Option<String> {
+        let given = self.matcher.glob().glob();
+        let is_exact = !given.is_empty() && !given.contains(['*', '?', '[', '{', '\\']);
+        let base = base.strip_prefix(".").unwrap_or(base);
+        is_exact.then(|| base.join(given).display().to_string())
     }
 
     pub(crate) fn matches(&self, path: &Path) -> bool {

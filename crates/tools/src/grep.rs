@@ -3,10 +3,12 @@
 mod search;
 mod threads;
 
+use std::fs::File;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use async_trait::async_trait;
-use domain::ToolClass;
+use domain::{RuleAction, ToolClass};
 use rustix::fs::FileType;
 use sandbox::OutputFile;
 use serde::Deserialize;
@@ -16,6 +18,7 @@ use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
 use crate::files::{LocationFiles, Refused, blocking};
 use crate::glob::Pattern;
+use crate::names::escape_name;
 use crate::outputs::{self, MANAGED_PREFIX};
 use crate::set::Tool;
 use crate::suggest::did_you_mean;
@@ -107,8 +110,9 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
         }
     })?;
     if opened.kind == FileType::RegularFile {
+        check_links(&files, context, given, &below, &opened.file)?;
         let mut found = Found::default();
-        search.named(&given, opened.file, &mut found);
+        search.named(&escape_name(given), opened.file, &mut found);
         if context.cancel.is_cancelled() {
             return Err(Stopped::Interrupted);
         }
@@ -116,17 +120,23 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
     }
     let base =
         files.real_relative(&opened.file.into()).map_err(|refused| refused.told(given, &files))?;
-    let (walked, mut found) = threads::search(&files, search, |found| {
+    let mut left_out = 0;
+    let shows = |path: &Path| context.reads.judge(path) == RuleAction::Allow;
+    let (walked, mut found) = threads::search(&files, search, &shows, |found| {
         walk(&files, &base, &context.cancel, |path| {
             let wanted =
                 |pattern: &Pattern| pattern.matches(path.strip_prefix(&base).unwrap_or(path));
-            Ok(if include.as_ref().is_none_or(wanted) {
-                found.add(path)
-            } else {
-                ControlFlow::Continue(())
-            })
+            if !include.as_ref().is_none_or(wanted) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            if !shows(path) {
+                left_out += 1;
+                return Ok(ControlFlow::Continue(()));
+            }
+            Ok(found.add(path))
         })
     })?;
+    found.left_out += left_out;
     if context.cancel.is_cancelled() {
         return Err(Stopped::Interrupted);
     }
@@ -134,7 +144,36 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
     if !found.is_full() {
         found.skipped += walked.unreadable;
     }
-    Ok(outcome(found, walked.gave_up, &arguments.pattern))
+    let is_none = found.lines.is_empty() && walked.ignored;
+    let mut outcome = outcome(found, walked.gave_up, &arguments.pattern);
+    if is_none {
+        outcome.footer += IGNORED_NOTE;
+    }
+    Ok(outcome)
+}
+
+/// Refuses a file that links lead to, unless `read` may show it.
+pub(crate) fn check_links(
+    files: &LocationFiles,
+    context: &ToolContext,
+    given: &str,
+    below: &Path,
+    file: &File,
+) -> Result<(), Stopped> {
+    let real = files.real_of(file).map_err(|refused| refused.told(given, files))?;
+    context.reads.check_links(given, below, &real)
+}
+
+/// The note when nothing was found and something was ignored.
+pub(crate) const IGNORED_NOTE: &str = " (what .gitignore names was left out: `git status --ignored` in shell lists it; name \
+                                       a file or directory of it as `path` to search there)";
+
+/// Returns the note on files that are not shown because of rules.
+pub(crate) fn left_out_note(count: usize) -> String {
+    let files = if count == 1 { "1 file was".to_owned() } else { format!("{count} files were") };
+    format!(
+        " ({files} left out: rules about `read` keep them from you; read one by its name to ask for it)"
+    )
 }
 
 fn outcome(mut found: Found, gave_up: bool, pattern: &str) -> ToolOutcome {
@@ -154,6 +193,9 @@ fn outcome(mut found: Found, gave_up: bool, pattern: &str) -> ToolOutcome {
     };
     if found.skipped > 0 {
         outcome.footer += &format!(" ({} files could not be searched)", found.skipped);
+    }
+    if found.left_out > 0 {
+        outcome.footer += &left_out_note(found.left_out);
     }
     outcome
 }

@@ -19,11 +19,13 @@ mod arguments;
 pub mod bound;
 mod call;
 mod edit;
+mod encoding;
 mod files;
 mod git_files;
 mod glob;
 mod grep;
 mod lines;
+mod names;
 mod needs;
 mod outputs;
 mod question;
@@ -35,6 +37,7 @@ mod shell;
 mod skill;
 mod skills;
 mod suggest;
+mod terminal;
 mod texts;
 mod todo;
 mod walk;
@@ -42,7 +45,9 @@ mod webfetch;
 mod write;
 
 pub use bound::Limits;
-pub use call::{Probe, Stopped, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
+pub use call::{
+    Probe, ReadRules, Stopped, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome,
+};
 pub use needs::needs;
 pub use outputs::{BLOB_KIND, MANAGED_PREFIX, ManagedOutputs, OrgOutputs, Unlisted};
 pub use set::{Tool, ToolSet};

@@ -12,6 +12,7 @@
 //!
 //! Absent: the rules, and the walls. A program does what it does, whatever its command looks like; the sandbox bounds it.
 
+mod guises;
 mod paths;
 mod saved;
 mod script;
@@ -62,7 +63,11 @@ pub fn needs(tool: &str, arguments: &str, directory: &str) -> Vec<Need> {
             if let Some(OfSearch { pattern, path }) = read(tool, arguments) {
                 let action = if tool == "glob" { "glob" } else { "grep" };
                 needs.thing(action, vec![pattern], Some("*".to_owned()));
-                if let Some(path) = path {
+                if let Some(path) = path.filter(|path| !path.is_empty()) {
+                    if tool == "grep" {
+                        // It shows what is in it, as `read` does.
+                        needs.named("read", &path, directory);
+                    }
                     needs.outside(&path, directory, true);
                 }
             }
@@ -159,12 +164,24 @@ impl Gathered {
             Some(at) => &mut self.needs[at],
             None => {
                 let (action, resources, save) = ("shell".to_owned(), Vec::new(), Vec::new());
-                self.needs.insert(0, Need { action, resources, save, is_opaque: false });
+                self.needs.insert(
+                    0,
+                    Need { action, resources, save, is_opaque: false, guises: Vec::new() },
+                );
                 &mut self.needs[0]
             }
         };
         need.resources.extend((!need.resources.contains(&text)).then_some(text));
         need.save.extend(save.filter(|pattern| !need.save.contains(pattern)));
+    }
+
+    /// Adds texts that the command added last may have besides.
+    fn add_guises(&mut self, guises: &[String]) {
+        for need in self.needs.iter_mut().filter(|need| need.action == "shell") {
+            let new = guises.iter().filter(|guise| !need.guises.contains(guise));
+            let new: Vec<String> = new.cloned().collect();
+            need.guises.extend(new);
+        }
     }
 
     /// Says whether leave for the commands may be saved, and whether something in them is not known.
@@ -184,7 +201,13 @@ impl Gathered {
             resources.extend((!resources.contains(&name)).then_some(name));
         }
         let save = save.into_iter().collect();
-        let need = Need { action: action.to_owned(), resources, save, is_opaque: false };
+        let need = Need {
+            action: action.to_owned(),
+            resources,
+            save,
+            is_opaque: false,
+            guises: Vec::new(),
+        };
         self.needs.extend((!self.needs.contains(&need)).then_some(need));
     }
 
@@ -192,15 +215,26 @@ impl Gathered {
     fn whole(&mut self, action: &'static str, text: &str) {
         let resources = vec![text.to_owned()];
         let action = action.to_owned();
-        self.needs.push(Need { action, resources, save: Vec::new(), is_opaque: true });
+        self.needs.push(Need {
+            action,
+            resources,
+            save: Vec::new(),
+            is_opaque: true,
+            guises: Vec::new(),
+        });
     }
 
     /// Adds a path, and the directory outside to which it leads.
     fn path(&mut self, action: &'static str, path: &str, directory: &str) {
+        self.named(action, path, directory);
+        self.outside(path, directory, false);
+    }
+
+    /// Adds a path by all its names.
+    fn named(&mut self, action: &'static str, path: &str, directory: &str) {
         let names = paths::forms(path, directory);
         let short = names.get(1).cloned().unwrap_or_else(|| path.to_owned());
         self.thing(action, names, paths::saved(action, &short));
-        self.outside(path, directory, false);
     }
 
     fn outside(&mut self, path: &str, directory: &str, is_directory: bool) {

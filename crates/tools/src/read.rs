@@ -1,17 +1,21 @@
 //! `read`: shows lines of a file, or the names in a directory.
 
 use std::io::{self, BufReader, Cursor, Read as _, Seek};
+use std::path::Path;
 
 use async_trait::async_trait;
-use domain::ToolClass;
+use domain::{RuleAction, ToolClass};
 use rustix::fs::{Dir, FileType};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
+use crate::encoding::{Form, give_advice, make_readable};
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
+use crate::grep::{check_links, left_out_note};
 use crate::lines::{Page, Shown};
+use crate::names::escape_name;
 use crate::outputs::{self, managed};
 use crate::set::Tool;
 use crate::suggest::did_you_mean;
@@ -20,6 +24,8 @@ use crate::suggest::did_you_mean;
 const DEFAULT_LINES: usize = 2_000;
 /// The most names of a directory that are sorted and paged; further ones are only counted.
 const MAX_NAMES: usize = 10_000;
+/// The most bytes that are read of a file in UTF-16.
+const MAX_UTF16_BYTES: u64 = 64 * 1024 * 1024;
 /// The space for notes after the lines, in bytes and lines.
 const NOTE_BYTES: usize = 512;
 const NOTE_LINES: usize = 4;
@@ -32,6 +38,7 @@ struct Arguments {
     path: String,
     offset: Option<usize>,
     limit: Option<usize>,
+    column: Option<usize>,
 }
 
 #[async_trait]
@@ -40,8 +47,8 @@ impl Tool for Read {
         ToolDefinition {
             name: "read".into(),
             description: "Reads a text file and returns its lines, each with its number. Without offset and limit, the \
-                          first 2000 lines; a longer file is read in several calls. Lines of more than 2000 characters \
-                          are cut. A directory gives the names in it. Complete tool output under /tool-output/ can be \
+                          first 2000 lines; a longer file is read in several calls. Of a line at most 2000 \
+                          characters are shown, from column on. A directory gives the names in it. Complete tool output under /tool-output/ can be \
                           read too; reading /tool-output lists it."
                 .into(),
             input_schema: json!({
@@ -49,7 +56,8 @@ impl Tool for Read {
                 "properties": {
                     "path": {"type": "string", "description": "The file or directory, relative to the working directory or absolute"},
                     "offset": {"type": "integer", "minimum": 1, "description": "The first line, counted from 1"},
-                    "limit": {"type": "integer", "minimum": 1, "description": "How many lines at most"}
+                    "limit": {"type": "integer", "minimum": 1, "description": "How many lines at most"},
+                    "column": {"type": "integer", "minimum": 1, "description": "The first character of each line, counted from 1"}
                 },
                 "required": ["path"]
             }),
@@ -67,10 +75,11 @@ impl Tool for Read {
     }
 
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
-        let Arguments { path, offset, limit } = arguments::parse(call)?;
+        let Arguments { path, offset, limit, column } = arguments::parse(call)?;
         let limits = context.limits;
         let page = Page {
             offset: offset.unwrap_or(1).max(1),
+            column: column.unwrap_or(1).max(1),
             max_lines: limit.unwrap_or(DEFAULT_LINES).clamp(1, limits.max_lines() - NOTE_LINES),
             max_bytes: limits.max_bytes() - NOTE_BYTES,
         };
@@ -97,8 +106,10 @@ impl Tool for Read {
                     | Refused::GitsOwn
                     | Refused::Io(_)) => other.told(&path, &files),
                 })?;
+            check_links(&files, &context, &path, &below, &file)?;
             if kind == FileType::Directory {
-                return names(file.into(), page, &path, &context);
+                let real = files.real_of(&file).map_err(|refused| refused.told(&path, &files))?;
+                return names(file.into(), &real, page, &path, &context);
             }
             lines(file, page, &path, &context)
         })
@@ -120,14 +131,25 @@ fn lines(
     };
     let mut start = Vec::new();
     file.by_ref().take(8 * 1024).read_to_end(&mut start).map_err(failed)?;
-    if is_binary(&start) {
+    let form = Form::of(&start);
+    if !form.is_utf16() && is_binary(&start) {
         return Err(Stopped::because(format!(
-            "{path} is a binary file and cannot be shown as text"
+            "{path} is a binary file and cannot be shown as text; look at it with a program in shell, such as `file` or `xxd`"
         )));
     }
     file.rewind().map_err(failed)?;
     let stop = || context.cancel.is_cancelled();
-    let shown = page.of(BufReader::with_capacity(64 * 1024, file), stop).map_err(failed)?;
+    let shown = if form.is_utf16() {
+        let mut bytes = Vec::new();
+        file.take(MAX_UTF16_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+        page.of(&*make_readable(&bytes), stop)
+    } else {
+        if form == Form::MarkedUtf8 {
+            file.seek(io::SeekFrom::Start(3)).map_err(failed)?;
+        }
+        page.of(BufReader::with_capacity(64 * 1024, file), stop)
+    };
+    let shown = shown.map_err(failed)?;
     if shown.count == 0 && shown.seen > 0 {
         let total = shown.seen;
         return Err(Stopped::because(format!(
@@ -135,17 +157,26 @@ fn lines(
             page.offset
         )));
     }
-    Ok(outcome(shown, page, path, "lines"))
+    let is_mended = shown.is_mended;
+    let mut outcome = outcome(shown, page, path, "lines");
+    if form.is_utf16() {
+        outcome.footer += " (the file is UTF-16, and stays that when it is changed)";
+    } else if is_mended {
+        outcome.footer +=
+            &format!(" (not UTF-8: \u{FFFD} stands for other bytes; {})", give_advice(path));
+    }
+    Ok(outcome)
 }
 
 fn names(
     directory: std::os::fd::OwnedFd,
+    below: &Path,
     page: Page,
     path: &str,
     context: &ToolContext,
 ) -> Result<ToolOutcome, Stopped> {
     let failed = |error: io::Error| Stopped::because(format!("cannot list {path}: {error}"));
-    let mut names = Vec::new();
+    let (mut names, mut left_out) = (Vec::new(), 0);
     for entry in Dir::new(directory).map_err(|errno| failed(errno.into()))? {
         let entry = entry.map_err(|errno| failed(errno.into()))?;
         let name = entry.file_name().to_string_lossy();
@@ -157,11 +188,19 @@ fn names(
                 "{path} has more than {MAX_NAMES} entries; use glob with a pattern"
             )));
         }
+        if context.reads.judge(&below.join(&*name)) == RuleAction::Deny {
+            left_out += 1;
+            continue;
+        }
         let slash = if entry.file_type() == FileType::Directory { "/" } else { "" };
-        names.push(format!("{}{slash}", name.replace('\n', "\u{FFFD}")));
+        names.push(format!("{}{slash}", escape_name(&name)));
     }
     names.sort();
-    list(&names, page, path, context)
+    let mut outcome = list(&names, page, path, context)?;
+    if left_out > 0 {
+        outcome.footer += &left_out_note(left_out);
+    }
+    Ok(outcome)
 }
 
 /// Shows names, one on each line.

@@ -1,10 +1,11 @@
 //! The tools of a Location, by name.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::{ToolClass, ToolOutcomeKind};
+use domain::{ToolClass, ToolOutcomeKind, meant_tool};
 use egress::Egress;
 use jsonschema::Validator;
 use sandbox::Sandbox;
@@ -64,6 +65,15 @@ impl SetEntry {
             format!("the tool {name} is not offered: the schema of its results is wrong: {error}")
         })?;
         Ok(Self { definition, class, tool, results })
+    }
+
+    /// Returns a call of it by its own name.
+    fn named<'c>(&self, call: &'c ToolCall) -> Cow<'c, ToolCall> {
+        let name = &self.definition.name;
+        if call.name == *name {
+            return Cow::Borrowed(call);
+        }
+        Cow::Owned(ToolCall { name: name.clone(), ..call.clone() })
     }
 
     /// Returns the bytes that each request has of it.
@@ -157,7 +167,7 @@ impl ToolSet {
     ///
     /// If the future is dropped, commands die. A file change that had begun may still happen, in full.
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
-        let Some(offered) = self.tools.get(&call.name) else {
+        let Some(offered) = self.find_meant(call) else {
             let known = self.tools.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             let message = format!("there is no tool {}; the tools are {known}", call.name);
             return Stopped::because(message).into_outcome(&call.name);
@@ -165,17 +175,23 @@ impl ToolSet {
         if context.cancel.is_cancelled() {
             return Stopped::Interrupted.into_outcome(&call.name);
         }
-        match offered.tool.run(call, context).await {
+        match offered.tool.run(&offered.named(call), context).await {
             Ok(outcome) => offered.checked(outcome),
-            Err(stopped) => stopped.into_outcome(&call.name),
+            Err(stopped) => stopped.into_outcome(&offered.definition.name),
         }
+    }
+
+    /// Returns the tool that a call means.
+    fn find_meant(&self, call: &ToolCall) -> Option<&SetEntry> {
+        let known = self.tools.keys().map(String::as_str);
+        self.tools.get(meant_tool(&call.name, &call.arguments, &known)?)
     }
 
     /// Looks for the effect of a call that an earlier owner had started.
     pub async fn probe(&self, call: &ToolCall, context: &ToolContext) -> Probe {
-        match self.tools.get(&call.name) {
+        match self.find_meant(call) {
             Some(offered) if offered.class == ToolClass::Probe => {
-                match offered.tool.probe(call, context).await {
+                match offered.tool.probe(&offered.named(call), context).await {
                     Probe::Done(outcome) => Probe::Done(offered.checked(outcome)),
                     unsure @ (Probe::NotDone | Probe::Unclear) => unsure,
                 }

@@ -11,6 +11,7 @@ use snapshots::Touched;
 use crate::bound::{Ends, Kept, Limits, bound};
 use crate::call::{Text, ToolOutcome};
 use crate::outputs::{BLOB_KIND, MANAGED_PREFIX};
+use crate::terminal::at_the_end;
 
 /// The one durable result of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,22 +51,40 @@ pub async fn settle(
     name: &str,
 ) -> Settlement {
     let ToolOutcome { kind, title, text, footer, structured, touched } = outcome;
-    let footer = storable(bounded_footer(&footer));
+    let mut footer = storable(bounded_footer(&footer));
+    let path = format!("{MANAGED_PREFIX}{name}");
+    // What the command wrote, if a terminal would show something else at the end.
+    let mut written = None;
     let text = match (text, &structured) {
         (Text::Whole(text), Some(value)) if text.is_empty() && footer.is_empty() => {
             Text::Whole(format!("{value:#}"))
         }
         (Text::Whole(text), _) => Text::Whole(storable(text)),
-        (Text::Spooled(output), _) if output.is_whole() => Text::Whole(output.head + &output.tail),
+        (Text::Spooled(output), _) if output.is_whole() => {
+            let whole = output.head + &output.tail;
+            match at_the_end(&whole) {
+                Some(shown) => {
+                    written = Some(whole);
+                    Text::Whole(shown)
+                }
+                None => Text::Whole(whole),
+            }
+        }
         (spooled @ Text::Spooled(_), _) => spooled,
     };
-    let path = format!("{MANAGED_PREFIX}{name}");
+    if written.as_deref().is_some_and(is_written_over) {
+        let line_break = if footer.is_empty() { "" } else { "\n" };
+        footer += &format!(
+            "{line_break}(shown as a terminal would at the end; as it was written: {path})"
+        );
+    }
     let (output, truncated, managed_path, storage_error) = match text {
         Text::Whole(text) => {
             let ends = Ends::of(&text);
-            if ends.fit(&footer, limits) {
+            if written.is_none() && ends.fit(&footer, limits) {
                 (bound(ends, &footer, limits, &Kept::Lost), false, None, None)
             } else {
+                let text = written.as_ref().unwrap_or(&text);
                 let total = text.len() as u64;
                 let stored = match key(org, name) {
                     Ok(key) => {
@@ -89,9 +108,11 @@ pub async fn settle(
                 (Some(_), Err(error)) => kept(path, Some(with_causes(&error)), lost, total),
                 (None, _) => (Kept::Lost, None, None),
             };
+            let head = at_the_end(&output.head).unwrap_or(output.head);
+            let tail = at_the_end(&output.tail).unwrap_or(output.tail);
             let ends = Ends {
-                head: &output.head,
-                tail: &output.tail,
+                head: &head,
+                tail: &tail,
                 total_bytes: total,
                 line_breaks: output.line_breaks,
             };
@@ -99,6 +120,11 @@ pub async fn settle(
         }
     };
     Settlement { kind, title, output, truncated, structured, managed_path, storage_error, touched }
+}
+
+/// Returns whether a command wrote over its own text, as progress bars do.
+fn is_written_over(text: &str) -> bool {
+    text.contains('\u{8}') || text.replace("\r\n", "").contains('\r')
 }
 
 fn key(org: &str, name: &str) -> Result<BlobKey, BlobError> {
@@ -203,6 +229,41 @@ mod tests {
         assert!(settled.truncated && settled.output.contains("is in /tool-output/tool_1:"));
         assert!(settled.output.starts_with("line 0\n") && settled.output.ends_with("line 4999\n"));
         assert_eq!(stored(&blobs).await, text);
+    }
+
+    #[tokio::test]
+    async fn a_model_sees_the_end_and_the_whole_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::in_folder(folder.path()).unwrap();
+        let spooled = |text: &str| sandbox::Output {
+            head: text.to_owned(),
+            tail: String::new(),
+            total_bytes: text.len() as u64,
+            line_breaks: 0,
+            file: None,
+            lost_bytes: 0,
+            file_error: None,
+        };
+        let of = |text: &str| ToolOutcome {
+            text: Text::Spooled(spooled(text)),
+            footer: "(exit code 0)".into(),
+            ..outcome(String::new(), None)
+        };
+        let bar: String = (0..100).map(|n| format!("\r{n}%")).collect();
+        let shown = settled(of(&bar), &blobs).await;
+        let expected = "99%\n(exit code 0)\n(shown as a terminal would at the end; as it was written: /tool-output/tool_1)";
+        assert_eq!((shown.output.as_str(), shown.truncated), (expected, true));
+        assert_eq!(stored(&blobs).await, bar);
+        let blobs = Blobs::in_folder(&folder.path().join("colours")).unwrap();
+        let log = "\u{1b}[2m12:00\u{1b}[0m INFO x\n";
+        let shown = settled(of(log), &blobs).await;
+        assert_eq!(shown.output, "12:00 INFO x\n(exit code 0)");
+        assert_eq!(
+            (shown.managed_path.as_deref(), stored(&blobs).await.as_str()),
+            (Some("/tool-output/tool_1"), log)
+        );
+        let plain = settled(of("a\r\nb\n"), &blobs).await;
+        assert_eq!((plain.output.as_str(), plain.truncated), ("a\r\nb\n(exit code 0)", false));
     }
 
     #[tokio::test]

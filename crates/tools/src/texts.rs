@@ -1,5 +1,6 @@
 //! Reads text files of a Location for the service, with no more authority than the Location's tools.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -21,7 +22,12 @@ pub struct FoundText {
     pub text: String,
     /// The file is longer.
     pub more: bool,
+    /// Some of it is not UTF-8.
+    pub is_mended: bool,
 }
+
+/// Why a path that is there has no text, or a folder no names.
+type Unread = String;
 
 impl LocationTexts {
     /// Opens the texts beneath `root`, which is a real path, but for those that are hidden.
@@ -60,7 +66,69 @@ impl LocationTexts {
             let end = whole.err().filter(|error| error.error_len().is_none());
             bytes.truncate(end.map_or(bytes.len(), |error| error.valid_up_to()));
         }
-        Ok(Some(FoundText { text: String::from_utf8_lossy(&bytes).into_owned(), more }))
+        let text = String::from_utf8_lossy(&bytes);
+        let is_mended = matches!(text, Cow::Owned(_));
+        Ok(Some(FoundText { text: text.into_owned(), more, is_mended }))
+    }
+
+    /// Does the same as [`Self::read`], for a file that must not be passed over: `Err` says why there is no text of something
+    /// that is there. Only what is missing or hidden is `None`.
+    ///
+    /// # Errors
+    /// It leads out of the root or to nothing, it is no regular file, or it cannot be read.
+    pub fn must_read(&self, path: &Path, max_bytes: usize) -> Result<Option<FoundText>, Unread> {
+        match self.read(path, max_bytes) {
+            Ok(Some(found)) => Ok(Some(found)),
+            Ok(None) => self.why_passed_over(path, "a regular file").map_or(Ok(None), Err),
+            Err(error) => Err(format!("it cannot be read: {error}")),
+        }
+    }
+
+    /// Returns why nothing was found at a path: `None`, if nothing is there.
+    fn why_passed_over(&self, path: &Path, wanted: &str) -> Option<Unread> {
+        let nofollow = self.0.open(path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
+        let kind = FileType::from_raw_mode(fstat(&nofollow).ok()?.st_mode);
+        if kind != FileType::Symlink {
+            return Some(format!("it is not {wanted}"));
+        }
+        match self.0.open(path, OFlags::PATH) {
+            Err(Refused::Hidden | Refused::GitsOwn) => None,
+            Err(Refused::Missing) => Some("it is a link to nothing".to_owned()),
+            Err(Refused::Outside) => {
+                Some("it is a link that leads out of the project, or in circles".to_owned())
+            }
+            Err(Refused::Io(error)) => Some(format!("its target cannot be used: {error}")),
+            Ok(_) => Some(format!("it is a link to something that is not {wanted}")),
+        }
+    }
+
+    /// Does the same as [`Self::names`], for a folder that must not be passed over.
+    ///
+    /// # Errors
+    /// It leads out of the root or to nothing, it is no folder, it has more than `max` names, or it cannot be read.
+    pub fn must_list(&self, path: &Path, max: usize) -> Result<Vec<String>, Unread> {
+        let names = self.names(path, max).map_err(|error| format!("it cannot be read: {error}"))?;
+        if !names.is_empty() {
+            return Ok(names);
+        }
+        let is_folder = self.0.open(path, OFlags::PATH | OFlags::DIRECTORY).is_ok();
+        if !is_folder {
+            return self.why_passed_over(path, "a folder").map_or(Ok(Vec::new()), Err);
+        }
+        match self.0.open(path, OFlags::RDONLY | OFlags::DIRECTORY).map(Dir::new) {
+            // `.` and `..` are two of them.
+            Ok(Ok(directory)) => {
+                let is_full = directory.count() > max + 2;
+                if is_full { Err(format!("it has more than {max} names")) } else { Ok(names) }
+            }
+            Ok(Err(error)) => Err(format!("it cannot be read: {error}")),
+            Err(refused) => match refused {
+                Refused::Io(error) => Err(format!("it cannot be read: {error}")),
+                Refused::Missing | Refused::Outside | Refused::Hidden | Refused::GitsOwn => {
+                    Ok(names)
+                }
+            },
+        }
     }
 
     /// Returns the sorted names in the directory at `path` below the root. Empty if there is no directory, it
@@ -108,7 +176,7 @@ mod tests {
     use super::*;
 
     fn text(text: &str, more: bool) -> Option<FoundText> {
-        Some(FoundText { text: text.into(), more })
+        Some(FoundText { text: text.into(), more, is_mended: text.contains('\u{FFFD}') })
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Walked {
     pub(crate) unreadable: usize,
     /// The walk stopped at its limit of names.
     pub(crate) gave_up: bool,
+    /// Something was left out because an ignore file names it.
+    pub(crate) ignored: bool,
 }
 
 /// Visits each file and symlink below the directory `base`, in the order of names within each directory,
@@ -114,7 +116,11 @@ impl<F: FnMut(&Path) -> Result<ControlFlow<()>, Stopped>> Walk<'_, F> {
                 return Err(Stopped::Interrupted);
             }
             let path = below.join(&name);
-            if name == ".git" || self.rules.ignores(&path, is_directory) {
+            if name == ".git" {
+                continue;
+            }
+            if self.rules.ignores(&path, is_directory) {
+                self.walked.ignored = true;
                 continue;
             }
             let went_on = match is_directory {

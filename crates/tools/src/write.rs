@@ -15,6 +15,7 @@ use crate::arguments;
 use crate::call::{
     Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
 };
+use crate::encoding::Form;
 use crate::files::{LocationFiles, OpenFile, blocking};
 use crate::replace::{FileLocks, Target, hold};
 use crate::set::Tool;
@@ -67,7 +68,9 @@ impl Tool for Write {
             let told = |refused: crate::files::Refused| refused.told(&arguments.path, &files);
             let target = Target::find(&files, &locks, &below).map_err(told)?;
             let _held = hold(context.lock.as_ref())?;
-            let replaced = target.replace(arguments.content.as_bytes(), &call);
+            // A file keeps its mark, and what it says about the bytes.
+            let form = if target.exists() { form_of(&files, target.path()) } else { Form::Utf8 };
+            let replaced = target.replace(&form.encode(&arguments.content), &call);
             let touched = replaced.map_err(|refused| told(refused).midway())?;
             Ok(done(&arguments, Some(!target.exists())).touching(touched))
         })
@@ -80,7 +83,7 @@ impl Tool for Write {
         let looked = blocking(move || {
             let files = LocationFiles::open_root(&context)?;
             let below = files.relative(&arguments.path)?;
-            Ok(if holds(&files, &below, arguments.content.as_bytes()) {
+            Ok(if holds(&files, &below, &arguments.content) {
                 Probe::Done(done(&arguments, None).touching(Touched::Anything))
             } else {
                 Probe::NotDone
@@ -90,14 +93,27 @@ impl Tool for Write {
     }
 }
 
-/// Returns whether the file has exactly this content. Reads at most one byte beyond it.
-fn holds(files: &LocationFiles, path: &Path, content: &[u8]) -> bool {
+/// Returns whether the file has exactly this content. Reads at most one byte beyond what that can have.
+fn holds(files: &LocationFiles, path: &Path, content: &str) -> bool {
     let Ok(OpenFile { file, kind: FileType::RegularFile, .. }) = files.open_to_read(path) else {
         return false;
     };
     let mut found = Vec::new();
-    let read = file.take(content.len() as u64 + 1).read_to_end(&mut found);
-    read.is_ok() && found == content
+    let most = content.len() as u64 * 2 + 4;
+    let read = file.take(most + 1).read_to_end(&mut found);
+    read.is_ok() && (found == content.as_bytes() || found == *Form::of(&found).encode(content))
+}
+
+/// Returns how a file is written.
+fn form_of(files: &LocationFiles, path: &Path) -> Form {
+    let mut start = Vec::new();
+    match files.open_to_read(path) {
+        Ok(OpenFile { file, kind: FileType::RegularFile, .. }) => {
+            let read = file.take(4).read_to_end(&mut start);
+            read.map_or(Form::Utf8, |_| Form::of(&start))
+        }
+        Ok(_) | Err(_) => Form::Utf8,
+    }
 }
 
 /// Makes the outcome. After a takeover, `created` is unknown.

@@ -4,6 +4,8 @@
 mod any_bytes;
 #[path = "tools/bash.rs"]
 mod bash;
+#[path = "tools/forms.rs"]
+mod forms;
 #[path = "tools/guarded.rs"]
 mod guarded;
 #[path = "tools/patch.rs"]
@@ -26,8 +28,8 @@ use serde_json::{Value, json};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
 use tools::{
-    Limits, ManagedOutputs, OrgOutputs, Probe, Settlement, SkillScope, TaskList, ToolCall,
-    ToolContext, ToolSet, Unlisted, settle,
+    Limits, ManagedOutputs, OrgOutputs, Probe, ReadRules, Settlement, SkillScope, TaskList,
+    ToolCall, ToolContext, ToolSet, Unlisted, settle,
 };
 
 struct Place {
@@ -77,6 +79,7 @@ impl Place {
             cell: Cell::default(),
             limits: Limits::default(),
             skills: Some(SkillScope { permitted: Permitted::All, in_project: false }),
+            reads: ReadRules::default(),
         };
         Self { registry, context, folder, blobs }
     }

@@ -97,10 +97,14 @@ pub(crate) fn agent(
     if settings.agent(&name).is_some() {
         return Ok(Some(name));
     }
-    let known = settings.agents.values().filter(|agent| !agent.hidden);
-    let known: Vec<_> = known.map(|agent| format!("`{}`", agent.name)).collect();
+    let known = settings.agents.keys().filter(|name| settings.agent(name).is_some());
+    let known: Vec<_> = known.map(|name| format!("`{name}`")).collect();
+    let why = settings.why_no_agent(&name);
     let (name, known) = (shown(&name), known.join(", "));
-    let message = format!("there is no agent `{name}`: choose one of {known}");
+    let message = match why {
+        Some(why) => format!("the agent `{name}` cannot be used: {why}, or choose one of {known}"),
+        None => format!("there is no agent `{name}`: choose one of {known}"),
+    };
     let code = ErrorCode::SessionAgentUnknown.into();
     Err(ApiError::NoSuch(SessionError { code, message }))
 }

@@ -16,7 +16,8 @@ pub(crate) fn second_agents(settings: &Effective) -> Vec<Value> {
 
 fn in_order(settings: &Effective) -> impl Iterator<Item = &AgentDefinition> {
     let is_default = |agent: &&AgentDefinition| agent.name == settings.default_agent;
-    let (default, others): (Vec<_>, Vec<_>) = settings.agents.values().partition(is_default);
+    let usable = settings.agents.values().filter(|agent| agent.unreadable.is_none());
+    let (default, others): (Vec<_>, Vec<_>) = usable.partition(is_default);
     default.into_iter().chain(others)
 }
 

@@ -137,7 +137,7 @@ impl Renderer {
         match event {
             SessionEvent::TurnStarted(started) => {
                 self.model(&started.model, to);
-                if let Some(notice) = &started.notice {
+                for notice in started.notice.iter().flat_map(|notice| notice.lines()) {
                     self.note(&format!("notice: {notice}"), to);
                 }
             }

@@ -27,8 +27,8 @@ pub struct TurnStarted {
     pub epoch: i32,
     /// Turns since the last batch of promoted inputs, with this one.
     pub step: i32,
-    /// A notice about the model for the session's users, in the first of its turns: that it is deprecated, for
-    /// example. No model sees it.
+    /// Notices for the session's users, a line each, in the first turn that has them: that the model is deprecated, for
+    /// example, or that a settings file of the project has a mistake. No model sees them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
 }

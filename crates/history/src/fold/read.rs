@@ -52,13 +52,10 @@ impl History {
         self.state.titled
     }
 
-    /// Returns whether a notice about the model was recorded for its user.
+    /// Returns whether a line of a notice was recorded for the session's users.
     #[must_use]
-    pub fn has_noticed(&self, model: &ModelRef) -> bool {
-        let is_it = |(provider, name): &(String, String)| {
-            *provider == model.provider && *name == model.model
-        };
-        self.state.noticed.iter().any(is_it)
+    pub fn has_told(&self, line: &str) -> bool {
+        self.state.noticed.contains(line)
     }
 
     /// Returns whether the session is a child of another one.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sandbox::HiddenPaths;
 use settings::{MAX_FILE_BYTES, ProjectSettings, SettingsFile};
-use tools::LocationTexts;
+use tools::{FoundText, LocationTexts};
 
 /// The most directories that are searched, from the Location's upwards.
 const MAX_LEVELS: usize = 32;
@@ -24,10 +24,11 @@ const FOLDER: &str = ".opencode";
 /// The folders of Markdown files in it.
 const FOLDERS: [&str; 4] = ["agent", "agents", "command", "commands"];
 
-/// Returns the project's settings. `root` is the Location's directory; nothing outside of `top` is opened. Blocking.
+/// Returns the project's settings. `root` is the Location's directory; nothing outside of `top` is opened. What is there and
+/// cannot be read is in them as a mistake, so that it loosens nothing. Blocking.
 ///
 /// # Errors
-/// A file exists and cannot be read.
+/// The project cannot be opened.
 pub(super) fn project(
     root: &Path,
     top: &Path,
@@ -37,49 +38,85 @@ pub(super) fn project(
     let below = root.strip_prefix(top).unwrap_or(Path::new(""));
     let mut directories: Vec<&Path> = below.ancestors().take(MAX_LEVELS).collect();
     directories.reverse();
-    let mut found = Found { texts, files: Vec::new(), bytes: 0 };
+    let mut found = Found { texts, files: Vec::new(), bytes: 0, unread: Vec::new() };
     for directory in directories {
         for name in CONFIGS {
-            found.add(&directory.join(name))?;
+            found.add(&directory.join(name));
         }
         let folder = directory.join(FOLDER);
-        let names = found.texts.names(&folder, MAX_NAMES)?;
+        let names = found.names(&folder);
         for name in CONFIGS.into_iter().filter(|name| names.iter().any(|there| there == name)) {
-            found.add(&folder.join(name))?;
+            found.add(&folder.join(name));
         }
         for name in FOLDERS.into_iter().filter(|name| names.iter().any(|there| there == name)) {
             let folder = folder.join(name);
-            for file in found.texts.names(&folder, MAX_NAMES)? {
+            for file in found.names(&folder) {
                 if Path::new(&file).extension().is_some_and(|extension| extension == "md") {
-                    found.add(&folder.join(file))?;
+                    found.add(&folder.join(file));
                 }
             }
         }
     }
-    Ok(ProjectSettings::parse(&found.files))
+    let mut settings = ProjectSettings::parse(&found.files);
+    for (path, why) in &found.unread {
+        settings.add_unread(path, why);
+    }
+    Ok(settings)
 }
 
 struct Found {
     texts: LocationTexts,
     files: Vec<SettingsFile>,
     bytes: usize,
+    /// What is there and cannot be read, with the reason.
+    unread: Vec<(String, String)>,
 }
 
 impl Found {
-    /// Reads a file, if it is there and there is room for it.
-    fn add(&mut self, path: &Path) -> io::Result<()> {
-        if self.files.len() == MAX_FILES || self.bytes >= MAX_BYTES {
-            return Ok(());
-        }
-        let Some(path_text) = path.to_str().filter(|path| path.len() <= MAX_PATH) else {
-            return Ok(());
+    /// Reads a file, if it is there.
+    fn add(&mut self, path: &Path) {
+        let read = match self.texts.must_read(path, MAX_FILE_BYTES) {
+            Ok(None) => return,
+            Ok(Some(found)) => self.keep(path, found),
+            Err(why) => Err(why),
         };
-        if let Some(found) = self.texts.read(path, MAX_FILE_BYTES)? {
-            self.bytes += found.text.len();
-            let path = path_text.to_owned();
-            self.files.push(SettingsFile { path, text: found.text, more: found.more });
+        if let Err(why) = read {
+            self.leave(path, why);
         }
+    }
+
+    /// Takes a text in, if there is room for it.
+    fn keep(&mut self, path: &Path, found: FoundText) -> Result<(), String> {
+        let FoundText { text, more, is_mended } = found;
+        if self.files.len() == MAX_FILES {
+            return Err(format!("a project has at most {MAX_FILES} settings files"));
+        }
+        if self.bytes >= MAX_BYTES {
+            let most = MAX_BYTES / 1024;
+            return Err(format!("the settings files of a project have at most {most} KiB"));
+        }
+        let path = path.to_str().filter(|path| path.len() <= MAX_PATH);
+        let path = path.ok_or_else(|| format!("its path has more than {MAX_PATH} bytes"))?;
+        if is_mended {
+            return Err("it is not UTF-8: save it as that".to_owned());
+        }
+        self.bytes += text.len();
+        self.files.push(SettingsFile { path: path.to_owned(), text, more });
         Ok(())
+    }
+
+    /// Returns the names in a folder.
+    fn names(&mut self, folder: &Path) -> Vec<String> {
+        self.texts.must_list(folder, MAX_NAMES).unwrap_or_else(|why| {
+            self.leave(folder, why);
+            Vec::new()
+        })
+    }
+
+    fn leave(&mut self, path: &Path, why: String) {
+        if self.unread.len() < MAX_FILES {
+            self.unread.push((path.display().to_string(), why));
+        }
     }
 }
 
@@ -132,23 +169,56 @@ mod tests {
         assert_eq!(settings.diagnostics, []);
     }
 
+    /// The places of the mistakes of a project's files.
+    fn faults(root: &Path) -> Vec<String> {
+        let found = project(root, root, &HiddenPaths::default()).unwrap();
+        let settings = effective(&OrganisationSettings::default(), &found);
+        settings.permissions.faults().iter().map(|fault| fault.source.clone()).collect()
+    }
+
     #[test]
-    fn a_file_that_leads_outside_or_never_ends_is_not_there() {
+    fn what_is_there_and_cannot_be_read_is_a_mistake() {
         let outside = tempfile::tempdir().unwrap();
         write(outside.path(), "opencode.json", r#"{"permission": "deny"}"#);
         write(outside.path(), "agents/away.md", "Away.");
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
+        assert_eq!(faults(root), [""; 0], "nothing is no mistake");
         symlink(outside.path().join("opencode.json"), root.join("opencode.json")).unwrap();
         symlink("/dev/zero", root.join("opencode.jsonc")).unwrap();
-        fs::create_dir(root.join(".opencode")).unwrap();
+        fs::create_dir_all(root.join(".opencode/agent/folder.md")).unwrap();
         symlink(outside.path().join("agents"), root.join(".opencode/agents")).unwrap();
+        symlink("nothing", root.join(".opencode/agent/dangling.md")).unwrap();
+        fs::write(root.join(".opencode/agent/latin.md"), b"---\nmode: all\n---\ngr\xfcn").unwrap();
+        fs::write(root.join(".opencode/command"), "no folder").unwrap();
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, root.join(".opencode/opencode.json"), mode).unwrap();
-        assert_eq!(
-            project(root, root, &HiddenPaths::default()).unwrap(),
-            ProjectSettings::default()
-        );
+        let expected = [
+            "opencode.json",
+            "opencode.jsonc",
+            ".opencode/opencode.json",
+            ".opencode/agent/dangling.md",
+            ".opencode/agent/folder.md",
+            ".opencode/agent/latin.md",
+            ".opencode/agents",
+            ".opencode/command",
+        ];
+        assert_eq!(faults(root), expected);
+        let found = project(root, root, &HiddenPaths::default()).unwrap();
+        let settings = effective(&OrganisationSettings::default(), &found);
+        for name in ["dangling", "folder", "latin"] {
+            assert_eq!(settings.agent(name), None);
+            assert!(settings.why_no_agent(name).unwrap().contains(&format!("{name}.md")), "{name}");
+        }
+        assert!(!settings.agents.contains_key("away"));
+    }
+
+    #[test]
+    fn a_folder_that_leads_outside_is_a_mistake() {
+        let outside = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        symlink(outside.path(), folder.path().join(".opencode")).unwrap();
+        assert_eq!(faults(folder.path()), [".opencode"]);
     }
 
     #[test]
@@ -166,6 +236,7 @@ mod tests {
             &project(root, root, &HiddenPaths::default()).unwrap(),
         );
         assert!(settings.commands.len() <= MAX_FILES, "{}", settings.commands.len());
+        assert!(settings.permissions.faults().len() > 1, "those beyond the bound are told");
         for n in 0..MAX_NAMES {
             write(root, &format!(".opencode/command/x{n}.md"), "Go.");
         }
@@ -174,5 +245,6 @@ mod tests {
             &project(root, root, &HiddenPaths::default()).unwrap(),
         );
         assert_eq!(settings.commands.keys().collect::<Vec<_>>(), ["init"]);
+        assert!(faults(root).contains(&".opencode/command".to_owned()));
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use domain::DrainOutcome::{Completed, Failed};
+use domain::SessionEvent;
 use session::DrainExit;
 use settings::{OrganisationSettings, ProjectSettings, effective, text_hash};
 use store::{KnownSettings, SettingsOf, SettingsSeen, SettingsText};
@@ -130,6 +131,73 @@ async fn a_project_cannot_allow_what_is_asked_about() -> Result<()> {
     assert_eq!(world.settle(&other).await?, [Completed]);
     ensure!(other.root.join("b").exists());
     world.check().await
+}
+
+// Reports 5: a file that was cut short after a deny lost it, and nobody was told.
+#[tokio::test]
+async fn a_broken_settings_file_makes_calls_ask_and_is_told_once() -> Result<()> {
+    for broken in [
+        "{\"permission\": {\"bash\": {\"touch *\": \"deny\"}",
+        "{\"permission\": {\"bash\": {\"touch *\": \"aks\"}}}",
+    ] {
+        let world = World::new().await?;
+        let session = world.session().await?;
+        session.file("opencode.json", broken)?;
+        world.script(calls("job", 0, vec![shell("touch a")]))?;
+        world.prompt(&session, "job").await?;
+        assert!(matches!(world.drain(&session).await?, DrainExit::Waiting), "{broken}");
+        ensure!(!session.root.join("a").exists(), "{broken}");
+        let notices = notices(&world, &session).await?;
+        ensure!(notices.len() == 1 && notices[0].starts_with("opencode.json:1: "), "{notices:?}");
+        world.check().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn settings_without_effect_are_told_once_to_people_alone() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("opencode.json", r#"{"mcp": {}, "permission": {"bash": "allow"}}"#)?;
+    for _ in 0..2 {
+        world.prompt(&session, "say 2 words").await?;
+        assert_eq!(world.settle(&session).await?, [Completed]);
+    }
+    let notices = notices(&world, &session).await?;
+    ensure!(notices == ["opencode.json:1: `mcp` has no effect here"], "{notices:?}");
+    for request in world.requests()? {
+        ensure!(!serde_json::to_string(&request)?.contains("no effect"), "{request:?}");
+    }
+    world.check().await
+}
+
+#[tokio::test]
+async fn an_agent_of_a_broken_file_is_refused_with_file_and_line() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    std::fs::create_dir_all(session.root.join(".opencode/agent"))?;
+    let text = "---\ndescription: Reviews: all of it\npermission:\n  bash: deny\n---\nReview.";
+    session.file(".opencode/agent/review.md", text)?;
+    prompt_as(&world, &session, "review", "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Failed]);
+    ensure!(world.requests()?.is_empty(), "nothing was asked as another agent");
+    let errors = world.events(&session).await?.into_iter().filter_map(|event| match event.event {
+        SessionEvent::DrainEnded(ended) => ended.error,
+        _ => None,
+    });
+    let errors: Vec<_> = errors.map(|error| error.message).collect();
+    ensure!(errors.concat().contains(".opencode/agent/review.md:2"), "{errors:?}");
+    world.check().await
+}
+
+/// The notices for the session's users, in their order.
+async fn notices(world: &World, session: &Session) -> Result<Vec<String>> {
+    let events = world.events(session).await?.into_iter();
+    let told = events.filter_map(|event| match event.event {
+        SessionEvent::TurnStarted(started) => started.notice,
+        _ => None,
+    });
+    Ok(told.collect())
 }
 
 #[tokio::test]

@@ -189,6 +189,7 @@ fn settings() -> RuleSettings {
             steps: None,
         }),
         permissions: RuleSettings::default().permissions,
+        notices: RuleSettings::default().notices,
         max_steps: 5,
         retry: Schedule {
             base: Duration::from_millis(40),

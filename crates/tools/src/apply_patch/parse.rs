@@ -11,7 +11,10 @@
 //! *** End Patch
 //! ```
 
+use std::borrow::Cow;
+
 use super::hunk::{Hunk, Part};
+use crate::arguments::without_fence;
 
 /// The most files of one patch.
 const MAX_FILES: usize = 100;
@@ -39,13 +42,15 @@ impl FileChange {
 
 /// Parses a patch. The error says what is wrong, and in which line of the patch.
 pub(crate) fn parse(text: &str) -> Result<Vec<FileChange>, String> {
-    let mut lines = text.trim().lines().map(|line| line.strip_suffix('\r').unwrap_or(line));
+    let lines = take_off_wrapping(text);
+    let mut lines = lines.lines().map(|line| line.strip_suffix('\r').unwrap_or(line));
     if lines.next().map(str::trim) != Some("*** Begin Patch") {
         return Err("the patch must begin with the line `*** Begin Patch`".to_owned());
     }
-    let mut parser = Parser { changes: Vec::new(), hunks: 0 };
+    let mut parser = Parser { changes: Vec::new(), hunks: 0, blank: 0 };
     for (number, line) in lines.by_ref().enumerate().map(|(at, line)| (at + 2, line)) {
-        if line.trim_end() == "*** End Patch" {
+        if line.trim() == "*** End Patch" && !parser.is_kept(line) {
+            parser.leave_blank();
             parser.finish()?;
             return match lines.next() {
                 None => Ok(parser.changes),
@@ -57,14 +62,60 @@ pub(crate) fn parse(text: &str) -> Result<Vec<FileChange>, String> {
     Err("the patch must end with the line `*** End Patch`".to_owned())
 }
 
+/// Takes off what stands around a patch: a code fence, a heredoc with the command before it, white space, also before each of
+/// its lines.
+fn take_off_wrapping(text: &str) -> Cow<'_, str> {
+    let mut text = without_fence(text.trim_start_matches('\u{FEFF}'));
+    if let Some(inner) = find_heredoc(text) {
+        text = without_fence(inner);
+    }
+    let text = text.trim();
+    // Of a patch that is indented as a whole each line is.
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    let last = lines().next_back().unwrap_or_default();
+    let indent = &last[..last.len() - last.trim_start().len()];
+    let is_indented = !indent.is_empty()
+        && last.trim() == "*** End Patch"
+        && lines().skip(1).all(|line| line.starts_with(indent));
+    if !is_indented {
+        return Cow::Borrowed(text);
+    }
+    let bare = text.lines().map(|line| line.strip_prefix(indent).unwrap_or(line.trim_end()));
+    Cow::Owned(bare.collect::<Vec<_>>().join("\n"))
+}
+
+/// Returns the body of `apply_patch <<'EOF'` … `EOF`, also without the program's name.
+fn find_heredoc(text: &str) -> Option<&str> {
+    let (first, rest) = text.trim().split_once('\n')?;
+    let (program, tag) = first.split_once("<<")?;
+    let program = program.trim().trim_end_matches(['"', '\'']).trim();
+    if !matches!(program, "" | "apply_patch" | "applypatch" | "patch" | "cat") {
+        return None;
+    }
+    let tag = tag.trim_start_matches('-').trim().trim_matches(['"', '\'', '\\']);
+    let is_tag = !tag.is_empty() && tag.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let rest = rest.trim_end();
+    let body = match rest.rsplit_once('\n') {
+        Some((body, last)) if last.trim().trim_end_matches(['"', ')']) == tag => body,
+        // Its end was forgotten, or a quote hides it.
+        Some(_) | None => rest,
+    };
+    is_tag.then_some(body)
+}
+
 struct Parser {
     changes: Vec<FileChange>,
     hunks: usize,
+    /// The lines without any sign at the end of the last hunk so far.
+    blank: usize,
 }
 
 impl Parser {
     fn line(&mut self, line: &str) -> Result<(), String> {
-        let after = |mark: &str| line.strip_prefix(mark).map(str::trim);
+        // A mark with white space before it is no line of a hunk, unless a hunk has begun: then that is the sign of a kept line.
+        let is_in_hunk = matches!(self.changes.last(), Some(FileChange::Update { hunks, .. }) if !hunks.is_empty());
+        let marked = if is_in_hunk { line } else { line.trim_start() };
+        let after = |mark: &str| marked.strip_prefix(mark).map(str::trim);
         if let Some(path) = after("*** Add File:") {
             let (path, content) = (named(path)?, String::new());
             return self.begin(FileChange::Add { path, content });
@@ -83,6 +134,8 @@ impl Parser {
             return Err("name a file first: `*** Update File: PATH`, or Add or Delete".to_owned());
         };
         match change {
+            // Whoever means an empty line of the file writes `+`.
+            FileChange::Add { .. } if line.trim().is_empty() => Ok(()),
             FileChange::Add { content, .. } => {
                 let added = line.strip_prefix('+');
                 let added = added.ok_or("every line of an added file begins with `+`")?;
@@ -102,7 +155,11 @@ impl Parser {
                     *to = Some(named(path)?);
                     return Ok(());
                 }
+                if line.is_empty() && hunks.is_empty() {
+                    return Ok(());
+                }
                 self.hunks += of_hunk(hunks, line)?;
+                self.blank = if line.is_empty() { self.blank + 1 } else { 0 };
                 if self.hunks > MAX_HUNKS {
                     return Err(format!(
                         "it has more than {MAX_HUNKS} hunks; send several patches"
@@ -114,6 +171,7 @@ impl Parser {
     }
 
     fn begin(&mut self, change: FileChange) -> Result<(), String> {
+        self.leave_blank();
         self.finish()?;
         if self.changes.len() == MAX_FILES {
             return Err(format!("it changes more than {MAX_FILES} files; send several patches"));
@@ -126,6 +184,24 @@ impl Parser {
         }
         self.changes.push(change);
         Ok(())
+    }
+
+    /// Returns whether a line belongs to a hunk that has begun: it is kept, and looks like a mark.
+    fn is_kept(&self, line: &str) -> bool {
+        let is_in_hunk = matches!(self.changes.last(), Some(FileChange::Update { hunks, .. }) if !hunks.is_empty());
+        is_in_hunk && line.starts_with(' ')
+    }
+
+    /// Takes empty lines off the end of the last hunk: they stand between two files of the patch. An empty line of the file
+    /// begins with a space there.
+    fn leave_blank(&mut self) {
+        let Some(FileChange::Update { hunks, .. }) = self.changes.last_mut() else { return };
+        let Some(last) = hunks.last_mut() else { return };
+        last.parts.truncate(last.parts.len().saturating_sub(self.blank));
+        self.blank = 0;
+        if *last == Hunk::default() {
+            hunks.pop();
+        }
     }
 
     /// Checks that the last file is complete.
@@ -235,6 +311,52 @@ mod tests {
         let FileChange::Update { hunks, .. } = &numbered[0] else { panic!("an update") };
         assert_eq!((hunks.len(), hunks[0].headers[0].as_str()), (2, "fn f"));
         assert_eq!(of("").unwrap(), []);
+    }
+
+    #[test]
+    fn a_patch_in_a_wrapping_is_the_patch() {
+        let patch = "*** Begin Patch\n*** Add File: a\n+x\n+\n*** Update File: b\n@@\n k\n-y\n*** End Patch";
+        let expected = parse(patch).unwrap();
+        assert_eq!(expected.len(), 2);
+        let indented = patch.lines().map(|line| format!("    {line}\n")).collect::<String>();
+        for wrapped in [
+            format!("\n\n  {patch}\n \n"),
+            format!("\u{FEFF}{patch}"),
+            format!("```\n{patch}\n```"),
+            format!("```diff\n{patch}\n```\n"),
+            format!("<<'EOF'\n{patch}\nEOF"),
+            format!("<<EOF\n{patch}\nEOF\n"),
+            format!("apply_patch <<\"PATCH\"\n{patch}\nPATCH\n"),
+            format!("apply_patch <<-'EOF'\n\n{patch}\n\nEOF"),
+            format!("apply_patch \"<<'EOF'\n{patch}\nEOF\""),
+            format!("```bash\napply_patch <<'EOF'\n{patch}\nEOF\n```"),
+            format!("<<'EOF'\n{patch}"),
+            indented,
+            patch.replace("*** Begin", "  *** Begin").replace("*** Add", " *** Add"),
+            patch.replace("*** End Patch", "*** End Patch  "),
+            patch.replace('\n', "\r\n"),
+        ] {
+            assert_eq!(parse(&wrapped).as_ref(), Ok(&expected), "{wrapped:?}");
+        }
+        for other in [format!("rm x <<'EOF'\n{patch}\nEOF"), format!("text\n{patch}")] {
+            assert!(parse(&other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn empty_lines_between_files_are_no_lines_of_a_file() {
+        let tight = "*** Add File: a\n+x\n*** Update File: b\n@@\n k\n-y\n*** Delete File: c\n*** Update File: d\n@@\n-z\n*** End of File";
+        let expected = of(tight).unwrap();
+        for gap in ["\n\n***", "\n\n\n***"] {
+            let loose =
+                tight.replace("\n***", gap).replace(&format!("{gap} End of"), "\n*** End of");
+            assert_eq!(of(&loose).as_ref(), Ok(&expected), "{loose:?}");
+            assert_eq!(of(&format!("{loose}\n\n")).as_ref(), Ok(&expected));
+            assert_eq!(of(&loose.replace("\n@@", "\n\n@@")).as_ref(), Ok(&expected));
+        }
+        let kept = of("*** Update File: b\n@@\n k\n \n-y").unwrap();
+        let FileChange::Update { hunks, .. } = &kept[0] else { panic!("an update") };
+        assert_eq!(hunks[0].parts.len(), 3, "an empty line of the file has its sign");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::Stopped;
 use crate::files::{LocationFiles, Refused};
+use crate::names::escape_name;
 
 /// The most lines in one result.
 pub(super) const MAX_MATCHES: usize = 200;
@@ -38,7 +39,12 @@ pub(super) struct Found {
     pub(super) lines: Vec<String>,
     /// The number of files that could not be searched.
     pub(super) skipped: usize,
+    /// The number of files that rules keep from being shown.
+    pub(super) left_out: usize,
 }
+
+/// Whether a file below the root may be shown.
+pub(super) type Shows<'s> = dyn Fn(&Path) -> bool + Sync + 's;
 
 impl Found {
     /// Returns whether it is full: one match more than is shown means that there are more.
@@ -93,13 +99,28 @@ impl Search {
     }
 
     /// Searches a file of a directory, if it is one.
-    pub(super) fn path(&mut self, files: &LocationFiles, path: &Path, found: &mut Found) {
+    pub(super) fn path(
+        &mut self,
+        files: &LocationFiles,
+        path: &Path,
+        shows: &Shows<'_>,
+        found: &mut Found,
+    ) {
         match files.open_walked(path) {
             Ok(opened) if opened.kind != FileType::RegularFile => {
                 // The target of a symlink.
             }
             Ok(opened) if opened.bytes > MAX_FILE_BYTES => found.skipped += 1,
-            Ok(opened) => self.file(&path.display(), opened.file, MAX_FILE_BYTES, found),
+            // A link may lead to what must not be shown.
+            Ok(opened)
+                if opened.is_linked
+                    && !files.real_of(&opened.file).is_ok_and(|real| shows(&real)) =>
+            {
+                found.left_out += 1;
+            }
+            Ok(opened) => {
+                self.file(&escape_name(&path.to_string_lossy()), opened.file, MAX_FILE_BYTES, found)
+            }
             Err(Refused::Missing | Refused::Outside | Refused::Hidden) => {}
             Err(Refused::GitsOwn | Refused::Io(_)) => found.skipped += 1,
         }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-use super::search::{Found, MAX_MATCHES, Search};
+use super::search::{Found, MAX_MATCHES, Search, Shows};
 use crate::call::Stopped;
 use crate::files::LocationFiles;
 use crate::walk::Walked;
@@ -32,7 +32,7 @@ const MAX_HELPERS: usize = 3;
 /// The helpers of all searches of this process.
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Searches the files that `walk` adds. Returns what `walk` returned and what was found, in the order of the walk: all of it, or
+/// Searches the files that `walk` adds, of which `shows` judges the targets of links. Returns what `walk` returned and what was found, in the order of the walk: all of it, or
 /// so much that it is full.
 ///
 /// # Errors
@@ -40,11 +40,12 @@ static HELPERS: AtomicUsize = AtomicUsize::new(0);
 pub(super) fn search(
     files: &LocationFiles,
     search: Search,
+    shows: &Shows<'_>,
     walk: impl FnOnce(&mut Batches<'_, '_>) -> Result<Walked, Stopped>,
 ) -> Result<(Walked, Found), Stopped> {
     let lines = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let own = Searcher { files, search, lines: &lines, found: Vec::new() };
+        let own = Searcher { files, search, shows, lines: &lines, found: Vec::new() };
         let mut batches = Batches { scope, own, next: Batch::default(), helpers: None };
         let walked = walk(&mut batches)?;
         Ok((walked, batches.finish()))
@@ -109,6 +110,7 @@ impl<'env> Batches<'_, 'env> {
             if !all.is_full() {
                 all.lines.extend(found.lines);
                 all.skipped += found.skipped;
+                all.left_out += found.left_out;
             }
         }
         all
@@ -119,6 +121,7 @@ impl<'env> Batches<'_, 'env> {
 struct Searcher<'env> {
     files: &'env LocationFiles,
     search: Search,
+    shows: &'env Shows<'env>,
     /// The lines that all threads have found.
     lines: &'env AtomicUsize,
     /// By the number of the batch; without those that had nothing to tell.
@@ -130,11 +133,11 @@ impl Searcher<'_> {
         let mut found = Found::default();
         for path in &batch.paths {
             if !found.is_full() {
-                self.search.path(self.files, path, &mut found);
+                self.search.path(self.files, path, self.shows, &mut found);
             }
         }
         self.lines.fetch_add(found.lines.len(), Ordering::Relaxed);
-        if !found.lines.is_empty() || found.skipped > 0 {
+        if !found.lines.is_empty() || found.skipped > 0 || found.left_out > 0 {
             self.found.push((batch.number, found));
         }
     }
@@ -161,8 +164,9 @@ impl<'scope> Helper<'scope> {
     ) -> Option<Self> {
         let permit = Permit::take(most)?;
         let (batches, given) = sync_channel::<Batch>(WAITING);
-        let Searcher { files, ref search, lines, .. } = *own;
-        let mut searcher = Searcher { files, search: search.clone(), lines, found: Vec::new() };
+        let Searcher { files, ref search, shows, lines, .. } = *own;
+        let search = search.clone();
+        let mut searcher = Searcher { files, search, shows, lines, found: Vec::new() };
         let work = move || {
             let _permit = permit;
             for batch in given {

@@ -1,5 +1,7 @@
 //! The texts of a path that rules are compared with. Looks at the text only.
 
+use domain::is_secret_path;
+
 /// Returns the path in full, without `.`, `..` and doubled slashes.
 pub(super) fn full(path: &str, directory: &str) -> String {
     let whole = if path.starts_with('/') { path.to_owned() } else { format!("{directory}/{path}") };
@@ -50,9 +52,7 @@ pub(super) fn outside(path: &str, directory: &str, is_directory: bool) -> Option
 /// Returns the pattern of a path that may be saved for an action: all paths, but for names where secrets usually are only the
 /// very path.
 pub(super) fn saved(action: &str, path: &str) -> Option<String> {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let is_secret = name.ends_with(".env") || name.contains(".env.");
-    if action == "read" && is_secret {
+    if action == "read" && is_secret_path(path) {
         return (!path.contains(['*', '?'])).then(|| path.to_owned());
     }
     Some("*".to_owned())

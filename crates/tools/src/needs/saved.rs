@@ -99,6 +99,11 @@ const EXACT: [&str; 27] = [
     "tar",
 ];
 
+/// Returns how many words name what a program does, if it has subcommands.
+pub(super) fn find_arity(program: &str) -> Option<usize> {
+    ARITIES.iter().find(|(name, _)| *name == program).map(|(_, arity)| *arity)
+}
+
 /// Returns the pattern, if there is one that means no more than its words.
 pub(super) fn pattern(words: &[Word], shown: &str) -> Option<String> {
     let names: Vec<&str> = words.iter().map_while(Word::exact).take(3).collect();

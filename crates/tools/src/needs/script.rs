@@ -33,6 +33,8 @@ pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     /// The text that it is given to read, as far as the script says.
     pub(super) input: Option<Input>,
+    /// Whether words follow that are known only when it runs, as those of `xargs`.
+    pub(super) has_more: bool,
 }
 
 /// A heredoc or here-string.
@@ -231,7 +233,8 @@ impl Reader<'_> {
 
     fn simple(&mut self, simple: &SimpleCommand) -> Option<()> {
         self.has_room()?;
-        let mut command = Simple { assigned: Vec::new(), words: Vec::new(), input: None };
+        let (assigned, words, input) = (Vec::new(), Vec::new(), None);
+        let mut command = Simple { assigned, words, input, has_more: false };
         for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
             match item {
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, whole) => {
@@ -266,22 +269,12 @@ impl Reader<'_> {
             CommandPrefixOrSuffixItem::Word(word) => command.words.push(self.word(&word.value)?),
             CommandPrefixOrSuffixItem::AssignmentWord(assignment, whole) => {
                 self.assignment(assignment, &whole.value)?;
-                let word = Word::new(&whole.value).unwrap_or_else(|| Word {
-                    raw: whole.value.clone(),
-                    text: None,
-                    is_exact: false,
-                    scripts: Vec::new(),
-                });
+                let word = Word::new(&whole.value).unwrap_or_else(|| Word::unknown(&whole.value));
                 command.words.push(word);
             }
             CommandPrefixOrSuffixItem::ProcessSubstitution(_, shell) => {
                 self.list(&shell.list)?;
-                command.words.push(Word {
-                    raw: "<(…)".to_owned(),
-                    text: None,
-                    is_exact: false,
-                    scripts: Vec::new(),
-                });
+                command.words.push(Word::unknown("<(…)"));
             }
         }
         Some(())

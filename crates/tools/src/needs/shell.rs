@@ -2,13 +2,13 @@
 
 use super::script::{self, MAX_BYTES, Redirected, Script, Simple};
 use super::word::Word;
-use super::wrapped::{Inner, base, inner};
-use super::{Gathered, saved};
+use super::wrapped::{Inner, base, inner, runs_arguments};
+use super::{Gathered, guises, saved};
 
 /// The most commands around a command.
 const MAX_WRAPPED: usize = 8;
-/// The most resources. A script with more is not taken apart.
-const MAX_RESOURCES: usize = 512;
+/// The most resources, with their guises. A script with more is not taken apart.
+const MAX_RESOURCES: usize = 2_048;
 /// Programs whose arguments are paths, and whether each path is a directory.
 const OF_PATHS: [(&str, bool); 33] = [
     ("cat", false),
@@ -114,9 +114,13 @@ impl Taking<'_> {
         }
         let shown = command.words.iter().map(Word::shown).collect::<Vec<_>>().join(" ");
         let pattern = saved::pattern(&command.words, &shown);
+        let guises = guises::list_guises(command, &shown);
+        self.left = self.left.checked_sub(guises.len())?;
         self.resource(shown, pattern)?;
+        self.needs.add_guises(&guises);
         self.paths(&command.words);
-        self.is_opaque |= command.words[0].exact().is_none();
+        self.is_opaque |= command.words[0].exact().is_none() || command.words[0].is_filled_in();
+        self.is_opaque |= command.has_more && runs_arguments(&command.words[0]);
         match inner(command) {
             Inner::Nothing => Some(()),
             Inner::Unclear => {
@@ -125,13 +129,18 @@ impl Taking<'_> {
                 if rest.is_empty() { Some(()) } else { self.resource(rest, None) }
             }
             Inner::Script(text) => {
+                self.is_opaque |= command.words.iter().any(Word::is_filled_in);
                 self.is_saved = false;
                 self.script(&text, depth + 1)
             }
-            Inner::Words(all) => all.into_iter().try_for_each(|words| {
-                let input = command.input.clone();
-                self.command(&Simple { assigned: Vec::new(), words, input }, depth + 1)
-            }),
+            Inner::Words(all) => {
+                let has_more = command.has_more || guises::adds_words(command);
+                all.into_iter().try_for_each(|words| {
+                    let words = guises::filled_in(command, words);
+                    let (assigned, input) = (Vec::new(), command.input.clone());
+                    self.command(&Simple { assigned, words, input, has_more }, depth + 1)
+                })
+            }
         }
     }
 

@@ -6,6 +6,8 @@
 
 mod command;
 
+use domain::{UNKNOWN_CHAR, UNKNOWN_TEXT};
+
 pub(super) use command::is_usual_tag;
 
 /// The most substitutions within each other in one word.
@@ -22,6 +24,8 @@ pub(super) struct Word {
     pub(super) is_exact: bool,
     /// The scripts of its substitutions.
     pub(super) scripts: Vec<String>,
+    /// Its text with [`UNKNOWN_TEXT`] and [`UNKNOWN_CHAR`] in the places that are known only when it runs.
+    pub(super) template: String,
 }
 
 impl Word {
@@ -29,9 +33,31 @@ impl Word {
     pub(super) fn new(raw: &str) -> Option<Self> {
         let mut scan = Scan::of(raw);
         scan.plain()?;
-        let Scan { text, is_known, is_exact, scripts, .. } = scan;
+        let Scan { text, is_known, is_exact, scripts, template, .. } = scan;
         let text = is_known.then_some(text);
-        Some(Self { raw: raw.to_owned(), is_exact: is_exact && text.is_some(), text, scripts })
+        let is_exact = is_exact && text.is_some();
+        Some(Self { raw: raw.to_owned(), is_exact, text, scripts, template })
+    }
+
+    /// Returns a word of which nothing is known before it runs.
+    pub(super) fn unknown(raw: &str) -> Self {
+        Self {
+            raw: raw.to_owned(),
+            text: None,
+            is_exact: false,
+            scripts: Vec::new(),
+            template: UNKNOWN_TEXT.to_string(),
+        }
+    }
+
+    /// Returns how the word may look when it runs: as it is shown, if that is known.
+    pub(super) fn guise(&self) -> String {
+        if self.is_exact && !self.is_filled_in() { self.shown() } else { self.template.clone() }
+    }
+
+    /// Returns whether another command puts a text of its own in its place, or in a part of it.
+    pub(super) fn is_filled_in(&self) -> bool {
+        self.is_exact && self.template.contains(UNKNOWN_TEXT)
     }
 
     /// Returns the text that nothing changes before it is used.
@@ -94,6 +120,9 @@ struct Scan {
     is_known: bool,
     is_exact: bool,
     scripts: Vec<String>,
+    template: String,
+    /// The template ends with a text that is not known, and what follows belongs to it.
+    is_closed: bool,
 }
 
 impl Scan {
@@ -107,7 +136,50 @@ impl Scan {
             is_known: true,
             is_exact: true,
             scripts: Vec::new(),
+            template: String::new(),
+            is_closed: false,
         }
+    }
+
+    /// Adds a letter of the text.
+    fn push(&mut self, c: char) {
+        self.text.push(c);
+        let is_marker = matches!(c, UNKNOWN_TEXT | UNKNOWN_CHAR);
+        self.mark(if is_marker { '\u{FFFD}' } else { c });
+    }
+
+    /// Adds a letter of the template.
+    fn mark(&mut self, c: char) {
+        if !self.is_closed {
+            self.template.push(c);
+        }
+    }
+
+    /// Adds the text of a file name's pattern that begins with `c`. Names rarely begin with a dash.
+    fn pattern(&mut self, c: char) {
+        let is_first = self.template.is_empty();
+        self.text.push(c);
+        self.is_exact = false;
+        if is_first || c == '?' {
+            self.mark(UNKNOWN_CHAR);
+        }
+        if c != '?' {
+            self.mark(UNKNOWN_TEXT);
+        }
+        self.is_closed |= c == '[';
+    }
+
+    /// Reads a substitution, of whose text the template knows nothing.
+    fn substitution(&mut self, read: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
+        let (kept, was_known) = (self.template.len(), self.is_known);
+        self.is_known = true;
+        read(self)?;
+        if !self.is_known && !self.is_closed {
+            self.template.truncate(kept);
+            self.template.push(UNKNOWN_TEXT);
+        }
+        self.is_known &= was_known;
+        Some(())
     }
 
     fn peek(&self, ahead: usize) -> Option<char> {
@@ -126,22 +198,28 @@ impl Scan {
                 '\\' => {
                     self.at += 1;
                     let escaped = self.next()?;
-                    self.text.push(escaped);
+                    self.push(escaped);
                 }
                 '\'' => self.single()?,
                 '"' => self.double()?,
-                '$' => self.dollar(false)?,
-                '`' => self.backticks(false)?,
+                '$' => self.substitution(|scan| scan.dollar(false))?,
+                '`' => self.substitution(|scan| scan.backticks(false))?,
+                '*' | '?' | '[' => {
+                    self.pattern(c);
+                    self.at += 1;
+                }
                 ';' | '|' | '&' | '(' | ')' | '<' | '>' => return None,
                 c if c.is_whitespace() => return None,
                 c => {
-                    self.is_exact &= match c {
-                        '*' | '?' | '[' | '~' => false,
-                        // `{a,b}` and `{1..9}` are several words, and `{}` is one.
-                        '{' => !self.chars[self.at..].iter().any(|c| matches!(c, ',' | '.')),
-                        _ => true,
-                    };
-                    self.text.push(c);
+                    // `{a,b}` and `{1..9}` are several words, and `{}` is one.
+                    let is_several =
+                        c == '{' && self.chars[self.at..].iter().any(|c| matches!(c, ',' | '.'));
+                    self.is_exact &= !is_several && c != '~';
+                    if is_several {
+                        self.mark(UNKNOWN_TEXT);
+                        self.is_closed = true;
+                    }
+                    self.push(c);
                     self.at += 1;
                 }
             }
@@ -154,7 +232,7 @@ impl Scan {
         loop {
             match self.next()? {
                 '\'' => return Some(()),
-                c => self.text.push(c),
+                c => self.push(c),
             }
         }
     }
@@ -183,14 +261,14 @@ impl Scan {
                     self.at += 1;
                     let escaped = self.next()?;
                     if !matches!(escaped, '$' | '`' | '"' | '\\') {
-                        self.text.push('\\');
+                        self.push('\\');
                     }
-                    self.text.push(escaped);
+                    self.push(escaped);
                 }
-                '$' => self.dollar(true)?,
-                '`' => self.backticks(true)?,
+                '$' => self.substitution(|scan| scan.dollar(true))?,
+                '`' => self.substitution(|scan| scan.backticks(true))?,
                 c => {
-                    self.text.push(c);
+                    self.push(c);
                     self.at += 1;
                 }
             }
@@ -231,9 +309,14 @@ impl Scan {
             Some(c) if c.is_ascii_alphanumeric() || "_@*#?-$!".contains(c) => {
                 self.is_known = false;
                 self.at += 2;
+                let is_name = c.is_ascii_alphabetic() || c == '_';
+                while is_name && self.peek(0).is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+                {
+                    self.at += 1;
+                }
             }
             Some(_) | None => {
-                self.text.push('$');
+                self.push('$');
                 self.at += 1;
             }
         }
@@ -345,6 +428,25 @@ mod tests {
         for raw in ["*.rs", "{rm,x}", "~/x", "[a]"] {
             let word = Word::new(raw).unwrap();
             assert_eq!((word.text.as_deref(), word.exact()), (Some(raw), None), "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_only_later_is_marked() {
+        for (raw, template) in [
+            ("a${x:-\"b\"}c", "a⟨⟩c"),
+            ("\"a $x b\"", "a ⟨⟩ b"),
+            ("$(a)`b`", "⟨⟩⟨⟩"),
+            ("$'a'", "⟨⟩"),
+            ("*.rs", "?⟨⟩.rs"),
+            ("pu?h", "pu?h"),
+            ("p[u]sh", "p⟨⟩"),
+            ("{a,b}c", "⟨⟩"),
+            ("'$x'", "$x"),
+        ] {
+            let word = Word::new(raw).unwrap();
+            let shown = word.template.replace(UNKNOWN_TEXT, "⟨⟩").replace(UNKNOWN_CHAR, "?");
+            assert_eq!(shown, template, "{raw}");
         }
     }
 

@@ -95,6 +95,16 @@ pub(super) fn base(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
+/// Returns whether a program runs its arguments, as far as that is known.
+pub(super) fn runs_arguments(program: &Word) -> bool {
+    program.exact().map(base).is_some_and(|name| {
+        SHELLS.contains(&name)
+            || UNCLEAR.contains(&name)
+            || matches!(name, "eval" | "trap" | "find" | "fd" | "fdfind")
+            || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+    })
+}
+
 /// Returns what a command runs besides itself.
 pub(super) fn inner(command: &Simple) -> Inner {
     let Some(name) = command.words.first().and_then(Word::exact) else {

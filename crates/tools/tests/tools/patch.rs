@@ -67,7 +67,7 @@ async fn a_patch_that_does_not_fit_writes_nothing() {
     place.file("a", "one\n");
     place.file("b", "x\n");
     place.file("bin", "\u{1}");
-    std::fs::write(place.root().join("bin"), [0xff, 0xfe]).unwrap();
+    std::fs::write(place.root().join("bin"), [0xff, 0xfd]).unwrap();
     symlink("a", place.root().join("link")).unwrap();
     let first = "*** Update File: a\n@@\n-one\n+two\n";
     for (second, said) in [

@@ -43,7 +43,7 @@ struct DiagnosticView {
 
 impl From<Diagnostic> for DiagnosticView {
     fn from(diagnostic: Diagnostic) -> Self {
-        let Diagnostic { severity, path: _, line, message } = diagnostic;
+        let Diagnostic { severity, path: _, line, message, is_told: _ } = diagnostic;
         Self { severity, line, message }
     }
 }

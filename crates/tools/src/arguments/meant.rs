@@ -1,0 +1,260 @@
+//! Reads what a model means by arguments that are not quite what the schema wants. Each has one reading, or stays as it is.
+
+use serde_json::{Map, Number, Value};
+
+/// Names of arguments that models know from elsewhere, without case and signs, by tool.
+const OTHERS: [(&[&str], &str, &[&str]); 16] = [
+    (
+        &["read", "write", "edit", "grep", "glob"],
+        "path",
+        &["filepath", "file", "filename", "absolutepath", "targetfile", "pathname"],
+    ),
+    (&["read", "grep", "glob"], "path", &["dir", "directory", "dirpath", "folder", "searchpath"]),
+    (&["read"], "offset", &["startline", "start", "from", "linestart", "line"]),
+    (&["read"], "limit", &["numlines", "maxlines", "lines", "count"]),
+    (&["read"], "column", &["col"]),
+    (&["write"], "content", &["contents", "filetext", "text", "filecontent", "data"]),
+    (&["edit"], "old", &["oldstring", "oldstr", "oldtext", "search", "searchstring", "find"]),
+    (
+        &["edit"],
+        "new",
+        &["newstring", "newstr", "newtext", "replacement", "replace", "replacewith"],
+    ),
+    (&["edit"], "all", &["replaceall", "global", "multiple"]),
+    (&["shell"], "command", &["cmd", "commandline", "script", "code", "bashcommand"]),
+    (&["shell"], "timeout_ms", &["timeout", "timeoutms"]),
+    (&["apply_patch"], "patch", &["patchtext", "input", "diff", "patchcontent"]),
+    (&["grep"], "pattern", &["query", "regex", "regexp", "search", "expression"]),
+    (&["grep"], "include", &["glob", "includepattern", "filepattern", "includes"]),
+    (&["glob"], "pattern", &["glob", "globpattern", "query", "filepattern"]),
+    (&["webfetch"], "url", &["uri", "address", "link", "href"]),
+];
+/// Arguments that are whole numbers.
+const NUMBERS: [&str; 4] = ["offset", "limit", "column", "timeout_ms"];
+/// Arguments that are true or false.
+const FLAGS: [&str; 1] = ["all"];
+/// Arguments that are lists.
+const LISTS: [&str; 2] = ["todos", "questions"];
+/// Names of the one member of an object around the arguments.
+const WRAPPERS: [&str; 4] = ["arguments", "args", "input", "parameters"];
+
+/// Parses a text as JSON: without the code fence around it, and without commas at the ends of its lists.
+pub(super) fn as_object(text: &str) -> Result<Value, serde_json::Error> {
+    let text = without_fence(text);
+    let value = match serde_json::from_str(text) {
+        Ok(value) => value,
+        Err(error) => serde_json::from_str(&without_last_commas(text)).map_err(|_| error)?,
+    };
+    Ok(unwrap_object(value))
+}
+
+/// Returns the text within a code fence.
+pub(crate) fn without_fence(text: &str) -> &str {
+    let text = text.trim();
+    let inner = || {
+        let fence = ["```", "~~~"].into_iter().find(|fence| text.starts_with(fence))?;
+        let (first, rest) = text.split_once('\n')?;
+        let is_language =
+            first[fence.len()..].trim().chars().all(|c| c.is_alphanumeric() || "_-+".contains(c));
+        let inner = rest.trim_end().strip_suffix(fence).filter(|_| is_language)?;
+        Some(inner.trim_end_matches(' ').strip_suffix('\n').unwrap_or(inner))
+    };
+    inner().unwrap_or(text)
+}
+
+/// Takes away each comma before a closing bracket.
+fn without_last_commas(text: &str) -> String {
+    let (mut mended, mut is_quoted, mut is_escaped) =
+        (String::with_capacity(text.len()), false, false);
+    for (at, c) in text.char_indices() {
+        if is_quoted {
+            is_quoted = c != '"' || is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+        } else if c == ',' && text[at + 1..].trim_start().starts_with(['}', ']']) {
+            continue;
+        } else {
+            is_quoted = c == '"';
+        }
+        mended.push(c);
+    }
+    mended
+}
+
+/// Takes an object out of a text, and out of an object of which it is the only member.
+fn unwrap_object(value: Value) -> Value {
+    let of_text = |text: &str| serde_json::from_str(text).ok().filter(Value::is_object);
+    let inner = if let Some(fields) = value.as_object().filter(|fields| fields.len() == 1) {
+        let inner = fields.iter().find(|(name, _)| WRAPPERS.contains(&name.as_str()));
+        inner.and_then(|(_, inner)| {
+            inner.as_str().map_or_else(|| Some(inner.clone()).filter(Value::is_object), of_text)
+        })
+    } else {
+        value.as_str().and_then(of_text)
+    };
+    inner.unwrap_or(value)
+}
+
+/// Gives the arguments of a call of `tool` their own names and types.
+pub(super) fn in_own_terms(tool: &str, fields: &mut Map<String, Value>) {
+    for (_, own, others) in OTHERS.iter().filter(|(tools, ..)| tools.contains(&tool)) {
+        let is_other = |name: &&String| {
+            *name != own
+                && (squeeze_name(name) == squeeze_name(own)
+                    || others.contains(&squeeze_name(name).as_str()))
+        };
+        let found: Vec<String> = fields.keys().filter(is_other).cloned().collect();
+        for other in found {
+            match (fields.get(*own), fields.get(&other)) {
+                (None | Some(Value::Null), Some(_)) => {
+                    if let Some(value) = fields.remove(&other) {
+                        fields.insert((*own).to_owned(), value);
+                    }
+                }
+                (Some(kept), Some(value)) if kept == value => {
+                    fields.remove(&other);
+                }
+                _ => {}
+            }
+        }
+    }
+    for name in NUMBERS {
+        change_field(fields, name, read_whole);
+    }
+    for name in FLAGS {
+        change_field(fields, name, read_flag);
+    }
+    for name in LISTS {
+        change_field(fields, name, |value| {
+            let list = serde_json::from_str(value.as_str()?).ok()?;
+            Some(list).filter(Value::is_array)
+        });
+    }
+    if tool == "shell" {
+        change_field(fields, "command", |value| join_command(value.as_array()?).map(Value::String));
+    }
+}
+
+fn change_field(
+    fields: &mut Map<String, Value>,
+    name: &str,
+    read: impl FnOnce(&Value) -> Option<Value>,
+) {
+    if fields.get(name) == Some(&Value::Null) {
+        fields.remove(name);
+    } else if let Some(value) = fields.get_mut(name)
+        && let Some(read) = read(value)
+    {
+        *value = read;
+    }
+}
+
+/// Reads a whole number from its text, or from a fraction that is none.
+fn read_whole(value: &Value) -> Option<Value> {
+    let fraction = || Some(value.as_f64()?.to_string()).filter(|_| value.is_f64());
+    let text = value.as_str().map(|text| text.trim().to_owned()).or_else(fraction)?;
+    let digits = match text.split_once('.') {
+        Some((digits, zeros)) if zeros.chars().all(|c| c == '0') => digits,
+        Some(_) => return None,
+        None => &text,
+    };
+    digits.parse::<u64>().ok().map(|number| Value::Number(Number::from(number)))
+}
+
+fn read_flag(value: &Value) -> Option<Value> {
+    match value.as_str()?.trim().to_lowercase().as_str() {
+        "true" => Some(Value::Bool(true)),
+        "false" => Some(Value::Bool(false)),
+        _ => None,
+    }
+}
+
+/// Returns the command line of a list of words.
+fn join_command(words: &[Value]) -> Option<String> {
+    let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
+    let words = words.filter(|words| !words.is_empty())?;
+    if let [shell, option, script] = words.as_slice()
+        && ["bash", "sh", "zsh"].contains(&shell.rsplit('/').next().unwrap_or(shell))
+        && ["-c", "-lc"].contains(option)
+    {
+        return Some((*script).to_owned());
+    }
+    // One text is a line already.
+    if let [line] = words.as_slice() {
+        return Some((*line).to_owned());
+    }
+    Some(words.into_iter().map(quote_word).collect::<Vec<_>>().join(" "))
+}
+
+fn quote_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@,+%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+fn squeeze_name(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(tool: &str, arguments: Value) -> Value {
+        let Value::Object(mut fields) = arguments else { panic!("an object") };
+        in_own_terms(tool, &mut fields);
+        Value::Object(fields)
+    }
+
+    #[test]
+    fn arguments_by_other_names_are_taken() {
+        let edit = json!({"path": "a", "old": "b", "new": "c", "all": true});
+        for other in [
+            json!({"file_path": "a", "old_string": "b", "new_string": "c", "replace_all": "true"}),
+            json!({"filePath": "a", "oldString": "b", "newString": "c", "replaceAll": true}),
+            json!({"path": "a", "old_str": "b", "new_str": "c", "all": "True"}),
+        ] {
+            assert_eq!(read("edit", other), edit);
+        }
+        assert_eq!(
+            read("write", json!({"path": "a", "file_text": "x"})),
+            json!({"path": "a", "content": "x"})
+        );
+        assert_eq!(
+            read("grep", json!({"query": "x", "glob": "*.rs"})),
+            json!({"pattern": "x", "include": "*.rs"})
+        );
+        assert_eq!(read("webfetch", json!({"file_path": "a"})), json!({"file_path": "a"}));
+    }
+
+    #[test]
+    fn a_command_in_pieces_is_one_line() {
+        for (given, expected) in [
+            (json!(["bash", "-lc", "echo hi; ls"]), "echo hi; ls"),
+            (json!(["/bin/sh", "-c", "x"]), "x"),
+            (json!(["git", "commit", "-m", "it's"]), r"git commit -m 'it'\''s'"),
+            (json!(["ls -l"]), "ls -l"),
+            (json!(["ls", ""]), "ls ''"),
+        ] {
+            assert_eq!(read("shell", json!({"cmd": given})), json!({"command": expected}));
+        }
+        let odd = json!({"command": ["a", 1]});
+        assert_eq!(read("shell", odd.clone()), odd);
+        assert_eq!(
+            read("shell", json!({"command": "x", "timeout": "5.0"})),
+            json!({"command": "x", "timeout_ms": 5})
+        );
+    }
+
+    #[test]
+    fn lists_are_read_from_their_text() {
+        assert_eq!(
+            read("todowrite", json!({"todos": "[{\"a\": 1}]"})),
+            json!({"todos": [{"a": 1}]})
+        );
+        assert_eq!(read("todowrite", json!({"todos": "none"})), json!({"todos": "none"}));
+    }
+}

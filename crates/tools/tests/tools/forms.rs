@@ -1,0 +1,172 @@
+//! What models and projects have in other forms: names, arguments, encodings, names of files, rules about `read`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use domain::{RuleAction, ToolOutcomeKind};
+use serde_json::json;
+use tools::{ReadRules, ToolCall};
+
+use super::Place;
+
+#[tokio::test]
+async fn a_call_by_another_name_or_form_is_the_call() {
+    let place = Place::with_web(&[]);
+    place.file("a.txt", "one\ntwo\n");
+    for (name, arguments) in [
+        ("Read", r#"{"file_path": "a.txt", "limit": "1"}"#),
+        ("read_file", r#"{"filename": "a.txt", "limit": 1.0,}"#),
+        ("functions.read", "```json\n{\"path\": \"a.txt\", \"limit\": 1}\n```"),
+        ("str_replace_editor", r#"{"command": "view", "path": "a.txt", "limit": 1}"#),
+        ("bash", r#"{"cmd": ["bash", "-lc", "head -n1 a.txt"]}"#),
+        ("run_command", r#"{"command": ["head", "-n1", "a.txt"]}"#),
+    ] {
+        let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
+        let outcome = place.registry.run(&call, &place.context).await;
+        let settled =
+            tools::settle(outcome, place.context.limits, &place.blobs, "org", "tool_1").await;
+        assert_eq!(settled.kind, ToolOutcomeKind::Completed, "{name}: {}", settled.output);
+        assert!(settled.output.contains("one") && !settled.output.contains("two"), "{name}");
+    }
+    let edit = json!({"file_path": "a.txt", "old_str": "o", "new_str": "0", "replace_all": "true"});
+    place.ok("str_replace", edit).await;
+    assert_eq!(place.content("a.txt"), "0ne\ntw0\n");
+}
+
+#[tokio::test]
+async fn grep_leaves_out_what_read_may_not_show() {
+    let mut place = Place::new();
+    place.file("src/a.rs", "token\n");
+    place.file(".env", "token=1\n");
+    place.file("keys/b.pem", "token\n");
+    symlink(".env", place.root().join("plain.txt")).expect("a link");
+    place.context.reads = ReadRules::new(|path| match path {
+        ".env" => RuleAction::Ask,
+        path if path.starts_with("keys/") => RuleAction::Deny,
+        _ => RuleAction::Allow,
+    });
+    for arguments in [json!({"pattern": "token"}), json!({"pattern": "token", "path": "."})] {
+        let found = place.ok("grep", arguments).await;
+        assert!(found.starts_with("src/a.rs:1:token\n"), "{found}");
+        assert!(!found.contains("token=1") && !found.contains(".pem"), "{found}");
+        assert!(found.contains("3 files were left out"), "{found}");
+    }
+    let below = place.ok("grep", json!({"pattern": "token", "path": "keys"})).await;
+    assert!(below.contains("1 file was left out") && !below.contains("b.pem"), "{below}");
+    // By its name a file is judged before the call runs.
+    let named = place.ok("grep", json!({"pattern": "token", "path": ".env"})).await;
+    assert!(named.contains("token=1"), "{named}");
+    for tool in ["grep", "read"] {
+        let linked = place.fails(tool, json!({"pattern": "token", "path": "plain.txt"})).await;
+        assert!(linked.contains("leads to .env"), "{linked}");
+    }
+    let listed = place.ok("glob", json!({"pattern": "**/*"})).await;
+    assert!(listed.contains(".env\n") && !listed.contains("b.pem"), "{listed}");
+    assert!(listed.contains("1 file was left out"), "{listed}");
+    let names = place.ok("read", json!({"path": "keys"})).await;
+    assert!(!names.contains("b.pem") && names.contains("left out"), "{names}");
+}
+
+#[tokio::test]
+async fn a_mark_and_an_encoding_stay_whatever_changes_the_file() {
+    let utf16 = |text: &str| -> Vec<u8> {
+        let units = std::iter::once(0xFEFF).chain(text.encode_utf16());
+        units.flat_map(u16::to_le_bytes).collect()
+    };
+    let marked = |text: &str| format!("\u{FEFF}{text}").into_bytes();
+    for encode in [&utf16 as &dyn Fn(&str) -> Vec<u8>, &marked] {
+        let place = Place::with_web(&[]);
+        let path = place.root().join("f.txt");
+        let is = |text: &str| assert_eq!(fs::read(&path).expect("a file"), encode(text));
+        fs::write(&path, encode("first\r\ngrün\r\n")).expect("a file");
+        let read = place.ok("read", json!({"path": "f.txt"})).await;
+        assert!(read.starts_with("1: first\n2: grün\n"), "{read:?}");
+        assert!(place.ok("grep", json!({"pattern": "^first"})).await.contains("f.txt:1:first"));
+        let patch =
+            "*** Begin Patch\n*** Update File: f.txt\n@@\n-first\n+1st\n grün\n*** End Patch";
+        place.ok("apply_patch", json!({"patch": patch})).await;
+        is("1st\r\ngrün\r\n");
+        place.ok("edit", json!({"path": "f.txt", "old": "1st\ngrün", "new": "a\nb"})).await;
+        is("a\r\nb\r\n");
+        let write = json!({"path": "f.txt", "content": "new\n"});
+        place.ok("write", write.clone()).await;
+        is("new\n");
+        place.ok("write", json!({"path": "f.txt", "content": "\u{FEFF}newer\n"})).await;
+        is("newer\n");
+    }
+}
+
+#[tokio::test]
+async fn other_encodings_are_shown_with_a_remark_and_a_way() {
+    let place = Place::with_web(&[]);
+    fs::write(place.root().join("latin"), b"gr\xfcn\n").expect("a file");
+    let read = place.ok("read", json!({"path": "latin"})).await;
+    assert!(read.contains("gr\u{FFFD}n") && read.contains("iconv -f WINDOWS-1252"), "{read}");
+    let edit = place.fails("edit", json!({"path": "latin", "old": "gr", "new": "g"})).await;
+    assert!(edit.contains("iconv -f WINDOWS-1252 -t UTF-8 latin"), "{edit}");
+    fs::write(place.root().join("binary"), b"a\0b").expect("a file");
+    let edit = place.fails("edit", json!({"path": "binary", "old": "a", "new": "g"})).await;
+    assert!(edit.contains("binary"), "{edit}");
+}
+
+#[tokio::test]
+async fn an_ignored_file_is_found_by_its_path_or_spoken_of() {
+    let place = Place::new();
+    place.file(".gitignore", "*.log\nbuild/\n");
+    place.file("a.log", "token\n");
+    place.file("build/out.js", "token\n");
+    for pattern in ["a.log", "./a.log", "build/out.js", "/workspace/build/out.js"] {
+        let found = place.ok("glob", json!({ "pattern": pattern })).await;
+        assert!(found.ends_with("(1 file)"), "{pattern}: {found}");
+    }
+    let below = place.ok("glob", json!({"pattern": "out.js", "path": "build"})).await;
+    assert!(below.starts_with("build/out.js\n"), "{below}");
+    for (tool, arguments) in [
+        ("glob", json!({"pattern": "*.log"})),
+        ("glob", json!({"pattern": "missing.log"})),
+        ("grep", json!({"pattern": "token"})),
+    ] {
+        let none = place.ok(tool, arguments).await;
+        assert!(none.contains(".gitignore") && none.contains("--ignored"), "{tool}: {none}");
+    }
+    fs::remove_file(place.root().join(".gitignore")).expect("removed");
+    let none = place.ok("glob", json!({"pattern": "*.none"})).await;
+    assert_eq!(none, "(no file matches)");
+}
+
+#[tokio::test]
+async fn a_name_stays_on_its_line() {
+    let place = Place::new();
+    for name in ["a\nb.rs", "c\u{1b}[31m.rs", "d\r.rs"] {
+        place.file(name, "token\n");
+    }
+    for (tool, arguments) in [
+        ("glob", json!({"pattern": "*.rs"})),
+        ("grep", json!({"pattern": "token"})),
+        ("read", json!({"path": "."})),
+    ] {
+        let shown = place.ok(tool, arguments).await;
+        assert!(shown.contains("a\\nb.rs") && shown.contains("d\\r.rs"), "{tool}: {shown:?}");
+        assert!(shown.contains("c\\u{1b}[31m.rs"), "{tool}: {shown:?}");
+        assert_eq!(shown.lines().count(), 4, "{tool}: {shown:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_long_line_can_be_read() {
+    let place = Place::new();
+    place.file("one.json", &format!("{{\"a\": \"{}END\"}}", "x".repeat(5_000)));
+    let first = place.ok("read", json!({"path": "one.json"})).await;
+    assert!(first.contains("column=2001") && !first.contains("END"), "{first}");
+    let rest =
+        place.ok("read", json!({"path": "one.json", "offset": 1, "limit": 1, "column": 4001}));
+    assert!(rest.await.contains("END\"}"));
+}
+
+#[tokio::test]
+async fn a_command_is_shown_as_a_terminal_would_at_the_end() {
+    let place = Place::new();
+    let command = r"printf '\033[32mok\033[0m\n10%%\r100%%\n'";
+    let shown = place.ok("shell", json!({ "command": command })).await;
+    assert!(shown.starts_with("ok\n100%\n(exit code 0)\n(shown as"), "{shown:?}");
+}
