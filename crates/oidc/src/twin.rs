@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use openidconnect::core::{
-    CoreIdToken, CoreJsonKeyType, CoreJsonWebKey, CoreJsonWebKeyUse, CoreJwsSigningAlgorithm,
+    CoreIdToken, CoreJsonWebKey, CoreJsonWebKeyType, CoreJsonWebKeyUse, CoreJwsSigningAlgorithm,
 };
 use openidconnect::{
     JsonWebKey, JsonWebKeyAlgorithm, JsonWebKeyId, JsonWebKeySet, SignatureVerificationError,
@@ -82,7 +82,7 @@ impl JsonWebKey for TokenKey {
         self.key.key_id()
     }
 
-    fn key_type(&self) -> &CoreJsonKeyType {
+    fn key_type(&self) -> &CoreJsonWebKeyType {
         self.key.key_type()
     }
 
