@@ -201,9 +201,8 @@ mod tests {
         }
         assert_eq!(decoder.has_stopped(), !word.is_null(), "{protocol:?} {word}");
         let events = decoder.finish().ok()?;
-        events.iter().find_map(|event| match event {
-            LlmEvent::Finish { reason, .. } => Some(*reason),
-            _ => None,
+        events.iter().find_map(|event| {
+            if let LlmEvent::Finish { reason, .. } = event { Some(*reason) } else { None }
         })
     }
 

@@ -205,7 +205,7 @@ mod tests {
         ));
         assert!(matches!(claims(json!({ "groups": [1, 2] })).groups("groups"), Groups::Unknown(_)));
         let many: Vec<String> = (0..=MAX_GROUPS).map(|n| n.to_string()).collect();
-        assert!(matches!(claims(json!({ "groups": many })).groups("groups"), Groups::Unknown(_)));
+        assert!(matches!(claims(json!({ "groups": many })).groups("groups"), Groups::TooMany(_)));
         assert_eq!(claims(json!({})).groups("groups"), Groups::Absent);
         let none = claims(json!({ "groups": [], "hasgroups": false }));
         assert_eq!(none.groups("groups"), Groups::Known(Vec::new()));

@@ -270,9 +270,12 @@ fn a_refusal_in_unknown_words_gets_one_compaction() {
         let (mut desk, plan) = Desk::with_conversation();
         let first = desk.refuses_with(&plan, code).expect("it may have been too large");
         assert_eq!((first.end, first.site), (DrainEnd::Keep, Site::Overflowed));
-        let started = first.events.iter().find_map(|event| match event {
-            SessionEvent::CompactionStarted(started) => Some(started.clone()),
-            _ => None,
+        let started = first.events.iter().find_map(|event| {
+            if let SessionEvent::CompactionStarted(started) = event {
+                Some(started.clone())
+            } else {
+                None
+            }
         });
         let scope = started.expect("a Compaction").scope;
         let refused = scope.refused.expect("the size that was refused");

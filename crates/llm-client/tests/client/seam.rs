@@ -138,9 +138,8 @@ async fn a_server_that_says_stop_with_each_piece_is_waited_for() {
     .await;
     let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
     assert_eq!(error, None);
-    let text = came.iter().filter_map(|event| match event {
-        LlmEvent::TextDelta { text, .. } => Some(text.as_str()),
-        _ => None,
+    let text = came.iter().filter_map(|event| {
+        if let LlmEvent::TextDelta { text, .. } = event { Some(text.as_str()) } else { None }
     });
     assert_eq!(text.collect::<String>(), "abc");
 }
