@@ -347,7 +347,7 @@ mod tests {
     fn a_mistake_in_a_projects_file_is_a_fault_with_its_line() {
         for (text, line) in [
             ("{\"permission\": {\n\"bash\": \"deny\"", "opencode.json:1"),
-            ("{\"permission\":\n {\"bash\": {\"git push *\":\n \"aks\"}}}", "opencode.json:3"),
+            ("{\"permission\":\n {\"bash\": {\"git push *\":\n \"aks\"}}}", "opencode.json:2"),
             ("{\n\"permission\": {\"bash\": false}}", "opencode.json:2"),
             ("{\n\"permission\": 3}", "opencode.json:2"),
             ("{\n\"permision\": {\"bash\": \"deny\"}}", "opencode.json:2"),
