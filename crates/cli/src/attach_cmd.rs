@@ -102,12 +102,14 @@ pub(crate) async fn start(
     let failed = |source| CliError::Io { doing: "cannot start `opencode`", source };
     // Ctrl-C in this terminal is for the client; it comes to us too.
     let _interrupts = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut child = opencode.spawn().map_err(|source| match source.kind() {
-        ErrorKind::NotFound => CliError::Usage(format!(
+    let mut child = opencode.spawn().map_err(|source| {
+        if source.kind() != ErrorKind::NotFound {
+            return failed(source);
+        }
+        CliError::Usage(format!(
             "the released client `{OPENCODE}` is not on the PATH: install it, for example with `npm install --global \
              opencode-ai`"
-        )),
-        _ => failed(source),
+        ))
     })?;
     let ended = child.wait().await.map_err(failed)?;
     let code = ended.code().or(ended.signal().map(|signal| 128 + signal)).unwrap_or(1);

@@ -34,7 +34,7 @@ fn show_groups(command: Command, groups: &[Group], width: usize) -> Command {
     let list = list_commands(&command, groups, width);
     command
         .help_template(
-            "{before-help}{about-with-newline}\n{usage-heading} {usage}\n\n{after-help}\n\n\x1b[1;4mOptions:\x1b[0m\n{options}",
+            "{before-help}{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n\x1b[1;4mOptions:\x1b[0m\n{options}",
         )
         .after_help(list)
 }
@@ -45,7 +45,7 @@ fn list_commands(command: &Command, groups: &[Group], width: usize) -> String {
     let mut text = String::new();
     for (heading, names) in groups {
         let gap = if text.is_empty() { "" } else { "\n" };
-        write!(text, "{gap}\x1b[1;4m{heading}:\x1b[0m\n").expect("writing to a string cannot fail");
+        writeln!(text, "{gap}\x1b[1;4m{heading}:\x1b[0m").expect("writing to a string cannot fail");
         for name in *names {
             let Some(below) = command.find_subcommand(name) else { continue };
             let about = below.get_about().map(ToString::to_string).unwrap_or_default();
@@ -89,5 +89,6 @@ mod tests {
         let help = show_groups(session.clone(), OF_SESSION, 80).render_help().to_string();
         assert!(help.starts_with("See, continue, change and delete sessions"), "{help}");
         assert!(help.contains("Options:\n") && help.contains("--json"), "{help}");
+        assert!(!help.contains("\n\n\n"), "{help}");
     }
 }

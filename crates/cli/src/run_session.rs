@@ -74,11 +74,13 @@ pub(crate) async fn check_variant(
 /// Returns a warning if a list of models says that `name` has no such variant.
 fn warn_of_variant(listed: &Value, name: &str, variant: &str) -> Option<String> {
     let models = listed["models"].as_array()?;
-    let variants = models.iter().find(|model| model["id"] == name)?["variants"].as_array()?;
-    if variants.iter().any(|its| its == variant) {
+    let found = models.iter().find(|model| model["id"] == name)?;
+    // A model without variants has no such member.
+    let variants = found["variants"].as_array().into_iter().flatten();
+    let known: Vec<&str> = variants.filter_map(Value::as_str).collect();
+    if known.contains(&variant) {
         return None;
     }
-    let known: Vec<&str> = variants.iter().filter_map(Value::as_str).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     Some(printable::line(
         &format!("warning: {name} has no variant `{variant}` and runs without it; it has: {known}"),
@@ -215,7 +217,7 @@ mod tests {
     #[test]
     fn a_variant_that_the_model_lacks_is_a_warning() {
         let listed = json!({ "default": "p/m", "models": [
-            { "id": "p/m", "variants": ["low", "high"] }, { "id": "p/plain", "variants": [] }, { "id": "p/old" },
+            { "id": "p/m", "variants": ["low", "high"] }, { "id": "p/plain" },
         ] });
         let told = warn_of_variant(&listed, "p/m", "highest").expect("a warning");
         assert!(
@@ -224,7 +226,7 @@ mod tests {
         );
         let told = warn_of_variant(&listed, "p/plain", "high").expect("a warning");
         assert!(told.ends_with("it has: none"), "{told}");
-        for (model, variant) in [("p/m", "high"), ("p/other", "high"), ("p/old", "high")] {
+        for (model, variant) in [("p/m", "high"), ("p/other", "high"), ("", "high")] {
             assert_eq!(warn_of_variant(&listed, model, variant), None, "{model}");
         }
     }

@@ -45,13 +45,13 @@ pub(crate) async fn execute(
     args: PullArgs,
     screen: &mut Screen,
 ) -> Result<u8, CliError> {
+    let id = &find_session(client, args.id.as_ref()).await?;
+    if let Err(ClientError::NotFound { .. }) = client.repository(id).await {
+        return Err(explain_missing_clone(client, id).await?);
+    }
     let here = Here::find(&args.to)?;
     let kind = if args.apply { "patch" } else { "bundle" };
-    let id = &find_session(client, args.id.as_ref()).await?;
-    let mut answer = match client.open_out(id, kind).await {
-        Err(ClientError::NotFound { .. }) => return Err(explain_missing_clone(client, id).await?),
-        answer => answer?,
-    };
+    let mut answer = client.open_out(id, kind).await?;
     let (base, wip) = (header(&answer, "x-oc-base"), header(&answer, "x-oc-wip"));
     if answer.status() == StatusCode::NO_CONTENT {
         screen.err.say(&format!("session {id} has changed nothing"))?;

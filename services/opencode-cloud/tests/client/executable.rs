@@ -107,6 +107,17 @@ async fn a_variant_that_a_model_lacks_is_left_out() {
     }
 }
 
+// Finding trial-3 24: a session in one's own directory, and a directory that is no repository.
+#[tokio::test]
+async fn a_pull_without_a_clone_says_where_the_work_is() {
+    let service = Service::start(vec![]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut pull = command(&service.url, &["session", "pull", "ses_1"]);
+    pull.current_dir(folder.path());
+    let (code, _, err) = told(&output(pull.spawn().expect("it starts")).await);
+    assert!(code == Some(2) && err.contains("worked in your own files, in /srv"), "{err}");
+}
+
 // Finding trial-3 22: ids of 30 characters everywhere.
 #[tokio::test]
 async fn a_session_is_named_by_the_start_of_its_id_or_not() {
