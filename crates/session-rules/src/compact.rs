@@ -484,10 +484,12 @@ impl Rules<'_> {
             error: Some(error.clone()),
         });
         let refused = &open.side.started;
+        // The turn was refused in such words too, or the summary is as large as what was.
+        let is_guess = refused.cause.is_some()
+            || self.may_be_too_large(draft.history(), &refused.model, refused.scope.tokens);
         let is_too_large = error.code == ErrorCode::ProviderContextOverflow
             || error.code == ErrorCode::ContextTooLarge
-            || (error.code == ErrorCode::ProviderInvalidRequest
-                && self.may_be_too_large(draft.history(), &refused.model, refused.scope.tokens));
+            || (error.code == ErrorCode::ProviderInvalidRequest && is_guess);
         let error = of_summary(error);
         if is_too_large && let Some(plan) = self.shrink(draft, &open, &error) {
             return Verdict::Write(plan, DrainEnd::Keep, Site::CompactionShrunk);

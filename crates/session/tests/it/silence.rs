@@ -81,9 +81,11 @@ async fn a_second_silence_is_told() -> Result<()> {
 async fn silence_after_work_is_asked_about_too() -> Result<()> {
     let world = World::new().await?;
     let session = world.session().await?;
-    world.script(calls("work", 0, vec![shell("echo x >> ran")]))?;
+    // The notice begins a new round.
+    let work = calls("work", 0, vec![shell("echo x >> ran")]);
+    world.script(Script { times: Some(1), ..work })?;
     world.script(Script { times: Some(1), ..says("work", 1, "") })?;
-    world.script(says("work", 1, "Done."))?;
+    world.script(Script { round: None, ..says("work", 0, "Done.") })?;
     world.prompt(&session, "work").await?;
     ensure!(world.settle(&session).await? == [Completed]);
     assert_eq!(world.answer(&session).await?, "Done.");

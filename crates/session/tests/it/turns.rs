@@ -1,7 +1,7 @@
 //! Turns of plain prompts.
 
 use anyhow::Result;
-use domain::DrainOutcome::Completed;
+use domain::DrainOutcome::{Completed, Failed};
 use session::DrainExit;
 
 use crate::world::World;
@@ -50,7 +50,7 @@ async fn a_session_without_work_is_left_as_it_is() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_empty_answer_ends_the_turn() -> Result<()> {
+async fn an_empty_answer_leaves_the_session_usable() -> Result<()> {
     let world = World::new().await?;
     let session = world.session().await?;
     let empty = simulated_model::Script {
@@ -59,10 +59,11 @@ async fn an_empty_answer_ends_the_turn() -> Result<()> {
         ..Default::default()
     };
     world.script(empty)?;
+    // It is asked for once more (decision 0103).
     world.prompt(&session, "nothing").await?;
-    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(world.settle(&session).await?, [Failed]);
     world.prompt(&session, "say 1 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
-    assert_eq!(world.model().counts().requests, 2);
+    assert_eq!(world.model().counts().requests, 3);
     world.check().await
 }

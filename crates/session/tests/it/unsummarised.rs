@@ -143,13 +143,13 @@ async fn work_in_wider_circles_ends_too() -> Result<()> {
     let (mut world, session) = known(40_000).await?;
     let (context_limit, output_limit) = (Some(40_000), Some(4_000));
     world.model_is(ModelFacts { context_limit, output_limit, ..ModelFacts::default() });
-    let print = shell("head -c 45000 /dev/zero | tr '\\0' x");
     world.script(says(SUMMARY, 0, "## Objective\nlook again"))?;
-    world.script(Script {
-        matches: "work".into(),
-        tool_calls: vec![print],
-        ..Script::default()
-    })?;
+    // A call that is the same as the last two would be asked about.
+    for n in 0..100 {
+        let print = shell(&format!("head -c 45000 /dev/zero | tr '\\0' x; echo {n}"));
+        let again = Script { matches: "work".into(), tool_calls: vec![print], ..Script::default() };
+        world.script(Script { times: Some(1), ..again })?;
+    }
     world.prompt(&session, "work").await?;
     assert_eq!(world.settle(&session).await?, [Failed]);
     let error = last_error(&world, &session).await?;
