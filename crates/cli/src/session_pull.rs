@@ -4,7 +4,8 @@
 //! files, when it was asked to and git takes the whole patch.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -141,6 +142,7 @@ fn take(
         "--no-recurse-submodules",
         "--no-auto-maintenance",
     ];
+    here.check_objects(bundle)?;
     here.fetch(&fetch, bundle, &refspec)?;
     let commit = here.git(["rev-parse", "--verify", &name], None)?;
     Ok((name, commit))
@@ -218,6 +220,34 @@ impl Here {
         self.run(words.chain([bundle.as_os_str(), OsStr::new(refspec)]))
     }
 
+    /// Looks at each object of a bundle, in a folder that is thrown away: git before 2.46 takes them from a bundle unseen,
+    /// whatever `transfer.fsckObjects` says. What is no bundle is left for the fetch to refuse.
+    fn check_objects(&self, bundle: &Path) -> Result<(), CliError> {
+        let failed = |source| CliError::Io { doing: "the bundle cannot be checked", source };
+        let mut pack = BufReader::new(File::open(bundle).map_err(failed)?);
+        let mut line = Vec::new();
+        while line != b"\n" {
+            line.clear();
+            if pack.read_until(b'\n', &mut line).map_err(failed)? == 0 {
+                return Ok(());
+            }
+        }
+        let known = self.git(["rev-parse", "--git-path", "objects"], None)?;
+        let aside = tempfile::tempdir().map_err(failed)?;
+        let mut git = Command::new("git");
+        git.args(["index-pack", "--stdin", "--fix-thin", "--strict"]).current_dir(&self.0);
+        git.env("GIT_OBJECT_DIRECTORY", aside.path());
+        git.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", self.0.join(known.trim_end_matches('\n')));
+        git.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut git = git.spawn().map_err(failed)?;
+        let mut into = git.stdin.take().ok_or_else(|| failed(ErrorKind::BrokenPipe.into()))?;
+        // Git that has seen enough says why.
+        let _it_says_why = io::copy(&mut pack, &mut into);
+        drop(into);
+        let ran = git.wait_with_output().map_err(failed)?;
+        if ran.status.success() { Ok(()) } else { Err(self.refuse(&ran.stderr)) }
+    }
+
     fn git<const N: usize>(
         &self,
         words: [&str; N],
@@ -238,9 +268,14 @@ impl Here {
         if ran.status.success() {
             return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&ran.stderr);
+        Err(self.refuse(&ran.stderr))
+    }
+
+    /// Returns git's refusal in its own words.
+    fn refuse(&self, said: &[u8]) -> CliError {
+        let said = String::from_utf8_lossy(said);
         let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        Err(CliError::Usage(format!("git refused in {}: {}", self.0.display(), said.join("; "))))
+        CliError::Usage(format!("git refused in {}: {}", self.0.display(), said.join("; ")))
     }
 }
 

@@ -323,7 +323,8 @@ fn the_folders_of_all_cells_count_together() {
     let fill = format!("{idle}; sleep 1000");
     let waits = format!("while [ ! -e filled ]; do sleep 0.05; done; {}", write(10));
     let small = format!("{waits}; sleep 4; echo kept");
-    let looks = "ls /tmp; echo looked";
+    // A checkout below /tmp is there too.
+    let looks = "ls /tmp | grep some; echo looked";
     let both = format!("exec {TESTBED} both \"$@\"");
     let limits = [("TESTBED_MEMORY_BYTES", 2048 * MIB), ("TESTBED_ALL_CELLS_BYTES", 256 * MIB)];
     for tier in [Tier::A, Tier::B] {

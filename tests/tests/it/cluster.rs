@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -80,7 +81,12 @@ fn no_secret_is_in_a_list_of_processes(cluster: &Cluster) -> Result<()> {
         }
         let read = |name: &str| fs::read(format!("/proc/{}/{name}", member.pid));
         let line = String::from_utf8_lossy(&read("cmdline")?).replace('\0', " ");
-        let variables = read("environ")?;
+        ensure!(!line.contains("postgres://") && !line.contains("--secrets-key"), "{line}");
+        let variables = match read("environ") {
+            // Not even its own user reads it, but for root.
+            Err(closed) if closed.kind() == ErrorKind::PermissionDenied && !is_root() => continue,
+            read => read?,
+        };
         let secrets = String::from_utf8_lossy(&variables).into_owned();
         let named = ["DATABASE_URL", "CLUSTER_SECRET", "SECRETS_KEY", "NATS_URL"];
         let mut found = 0;
@@ -92,9 +98,12 @@ fn no_secret_is_in_a_list_of_processes(cluster: &Cluster) -> Result<()> {
             }
         }
         ensure!(found >= 3, "{} has {found} of them", member.role);
-        ensure!(!line.contains("postgres://") && !line.contains("--secrets-key"), "{line}");
     }
     Ok(())
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 fn call(name: &str, arguments: serde_json::Value) -> ScriptedCall {

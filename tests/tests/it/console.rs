@@ -158,7 +158,7 @@ async fn a_person_works_a_day_in_the_console() -> Result<()> {
 async fn long_sessions_and_phones_are_at_home_in_the_console() -> Result<()> {
     executable()?; // report a missing executable first
     let world = World::new().await?;
-    let up = world.up().await?;
+    let up = world.up_of_owner(&[]).await?;
     let (steps, report) = walk("phone.mjs", up.api(), &[], async |_| Ok(())).await?;
     ensure!(report["faults"] == json!([]), "{report:#}");
     ensure!(steps.last().is_some_and(|step| step == "signed out"), "{steps:?}");

@@ -43,6 +43,8 @@ impl Who {
         let words: Vec<&str> = match self {
             Self::Root => vec!["env"],
             Self::RootOfContainer => vec!["setpriv", "--bounding-set=-sys_admin"],
+            // Whoever is no root is one already.
+            Self::User if !is_root() => vec!["env"],
             Self::User => user.to_vec(),
             Self::UserWithoutNamespaces => {
                 [&user[..], &without[..], &[WITHOUT_NAMESPACES, "sh"]].concat()
@@ -51,12 +53,13 @@ impl Who {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// The tier that this one has on a machine that lacks nothing.
-    fn tier(self) -> &'static str {
+    /// The tier that must be shown by this one where it is promised: an ordinary user cannot become others.
+    fn promised(self) -> &'static [&'static str] {
         match self {
-            Self::Root => "A",
-            Self::RootOfContainer | Self::User => "B",
-            Self::UserWithoutNamespaces => "C",
+            _ if !is_root() => &[],
+            Self::Root => &["A"],
+            Self::RootOfContainer | Self::User => &["B"],
+            Self::UserWithoutNamespaces => &["C"],
         }
     }
 
@@ -69,7 +72,7 @@ impl Who {
 
     /// The reason why this machine cannot show what this one meets.
     fn missing(self, executable: &Path) -> Result<Option<String>> {
-        if !rustix::process::geteuid().is_root() {
+        if !is_root() && self != Self::User {
             return Ok(Some("only root can become others".to_owned()));
         }
         let tried = self.command(executable).arg("--version").output()?;
@@ -98,6 +101,10 @@ impl Shared {
     }
 }
 
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// Says that a tier was not tried, and why. It is an error where `OC_PROMISED_TIERS` promises it.
 pub(crate) fn skip(tiers: &[&str], why: &str) -> Result<()> {
     let promised = std::env::var_os("OC_PROMISED_TIERS").unwrap_or_default();
@@ -119,7 +126,7 @@ fn doctor_lists_tiers_and_features_with_reasons() -> Result<()> {
     let shared = Shared::share()?;
     for who in Who::ALL {
         if let Some(why) = who.missing(&shared.path)? {
-            skip(&[who.tier()], &why)?;
+            skip(who.promised(), &why)?;
             continue;
         }
         let ended = who.command(&shared.path).args(["doctor", "--disk-reserve=1"]).output()?;
@@ -191,12 +198,12 @@ fn kill_launcher(service: u32) -> Result<()> {
 async fn first_start(who: Who, tier: &str) -> Result<()> {
     let shared = Shared::share()?;
     if let Some(why) = who.missing(&shared.path)? {
-        return skip(&[tier], &why);
+        return skip(who.promised(), &why);
     }
     let world = World::new().await?;
     let place = world.workspace("new")?;
-    let is_root = matches!(who, Who::Root | Who::RootOfContainer);
-    if !is_root {
+    let by_root = matches!(who, Who::Root | Who::RootOfContainer);
+    if !by_root && is_root() {
         for path in [world.folder(), &world.folder().join("work"), &place, &world.logs()] {
             chown(path, Some(SOMEBODY), Some(SOMEBODY))?;
         }
@@ -215,7 +222,7 @@ async fn first_start(who: Who, tier: &str) -> Result<()> {
         ensure!(line.contains(&format!("; not {tier}: ")), "the reason: {line}");
         return up.stop(&world).await;
     }
-    if is_root {
+    if by_root {
         let status = std::fs::read_to_string(format!("/proc/{}/status", up.process().pid()))?;
         // CAP_SYS_MODULE, CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SYS_CHROOT: the launcher has what cells need.
         let given_up = [16, 21, 12, 18].iter().fold(0_u64, |bits, number| bits | 1 << number);
@@ -238,7 +245,7 @@ async fn first_start(who: Who, tier: &str) -> Result<()> {
     ensure!(text.starts_with(&format!("{user}\n")) && text.contains("looked\n"), "{text}");
     ensure!(!text.contains("root:") && !text.contains("OPEN"), "{text}");
     ensure!(place.join("made").is_file(), "{text}");
-    if is_root {
+    if by_root {
         // One that is killed, and its cells with it, is no end of commands: only its guard could start another.
         kill_launcher(up.process().pid())?;
     }

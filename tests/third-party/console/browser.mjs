@@ -49,9 +49,10 @@ export async function goOnAfter(step) {
 export async function textsOf(page) {
   const box = page.getByRole('log');
   const texts = {};
-  await box.evaluate((box) => (box.scrollTop = 0));
+  // The page follows its end until somebody scrolls.
+  await box.evaluate((box) => (box.dispatchEvent(new WheelEvent('wheel')), (box.scrollTop = 0)));
   for (let at = 0, end = 1; at < end; at += 400) {
-    end = await box.evaluate((box, at) => ((box.scrollTop = at), box.scrollHeight), at);
+    end = await box.evaluate((box, at) => (box.dispatchEvent(new WheelEvent('wheel')), (box.scrollTop = at), box.scrollHeight), at);
     await page.waitForTimeout(80);
     Object.assign(
       texts,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{fs, iter};
 
 /// The modules of the crate's root, from the top. A module may use those of lower layers.
-const LAYERS: [&[&str]; 13] = [
+const LAYERS: [&[&str]; 14] = [
     &["table"],
     &["surface"],
     &["act"],
@@ -16,8 +16,9 @@ const LAYERS: [&[&str]; 13] = [
     &["fold"],
     &["summaries"],
     &["changes"],
-    &["homes", "kept", "shares", "spools", "text", "wake"],
+    &["homes", "kept", "shares", "spools", "wake"],
     &["view"],
+    &["text"],
     &["error", "settings"],
     &["default_model", "origin", "principal", "site"],
 ];

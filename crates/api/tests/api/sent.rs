@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use access::OrgRole;
 use anyhow::{Context, Result, ensure};
 use api::{ApiParts, ApiSettings, ApiState, SpoolSettings, router};
 use axum::Router;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use signals::{Hint, SessionHint, Signals, Topic};
 use store::FillNote;
 
+use crate::logins::person;
 use crate::world::{SseReader, World, call, json as body_of, ok, request, send};
 
 async fn uploads(gateway: &Router, key: &str, body: impl Into<Body>) -> (StatusCode, Value) {
@@ -93,10 +95,12 @@ async fn a_session_begins_with_what_was_sent() -> Result<()> {
 async fn an_organisation_sends_so_much_at_once() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
-    let mut keys = vec![world.key.clone()];
-    for name in ["one", "two"] {
-        let made = ok(&gateway, "POST", "/platform/key", &world.key, Some(json!({ "name": name })));
-        keys.push(made.await["key"].as_str().context("a key")?.to_owned());
+    // The second key is of the same person, the others are of two others.
+    let made = ok(&gateway, "POST", "/platform/key", &world.key, Some(json!({ "name": "one" })));
+    let mut keys = vec![made.await["key"].as_str().context("a key")?.to_owned()];
+    keys.insert(0, world.key.clone());
+    for name in ["ada", "bob"] {
+        keys.push(person(&world, name, OrgRole::Member).await?.key);
     }
     // Each upload sends its first byte, and its end when all have had their answer or their place.
     let (end, ended) = tokio::sync::watch::channel(false);
@@ -112,11 +116,12 @@ async fn an_organisation_sends_so_much_at_once() -> Result<()> {
         crate::inbox::beside(async move { uploads(&gateway, &key, Body::from_stream(body)).await })
     };
     let mut running = Vec::new();
-    for key in std::iter::repeat_n(&keys[0], 4).chain(std::iter::repeat_n(&keys[1], 4)) {
-        running.push(slow(key));
+    for key in [0, 0, 1, 1, 2, 2, 2, 2] {
+        running.push(slow(&keys[key]));
         begun.recv().await.context("it has a place")?;
     }
-    for (key, whose) in [(&keys[0], "key"), (&keys[2], "organisation")] {
+    for (key, whose) in [(0, "one person"), (1, "one person"), (3, "organisation")] {
+        let key = &keys[key];
         let (status, told) = uploads(&gateway, key, "PACK").await;
         ensure!(status == 429 && told.to_string().contains(whose), "{status} {told}");
     }

@@ -379,7 +379,7 @@ fn a_terminal_shows_diffs_outputs_and_markdown() {
     let words = ["run", "hello", "--session", "ses_1"].map(str::to_owned);
     let shown = pty::shown(command(&words, home.path(), Some(&service.url)), 80);
     let expected = "✓ edit a.rs (1 replacement)\n  @@ -1 +1 @@\n  -old line\n  +new line\n✓ shell make\n  all built\nDone\n\n\
-                    It is mended.\n\nname  what\n────  ────\na     b\ncontinue: ";
+                    It is mended.\n\nname  what\n────  ────\na     b\ncontinue:";
     assert!(shown.contains(expected), "{shown}");
 }
 
