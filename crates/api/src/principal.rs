@@ -16,8 +16,9 @@ impl From<&store::Principal> for Principal {
 }
 
 impl Principal {
-    /// Returns the id of the person or service account; of the key, where a key has no owner.
-    pub(crate) fn person(&self) -> &str {
-        self.author.actor.as_deref().unwrap_or(&self.author.key)
+    /// Returns the organisation and the id of the person or service account; of the key, where a key has no owner.
+    pub(crate) fn person(&self) -> (OrgId, String) {
+        let id = self.author.actor.as_ref().unwrap_or(&self.author.key);
+        (self.org, id.clone())
     }
 }

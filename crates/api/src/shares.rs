@@ -67,14 +67,16 @@ pub(crate) struct Shares {
 struct Counts {
     all: usize,
     of_orgs: HashMap<OrgId, usize>,
-    of_persons: HashMap<String, usize>,
+    of_persons: HashMap<Person, usize>,
 }
+
+/// A person, by an id that another organisation may have given too.
+pub(crate) type Person = (OrgId, String);
 
 /// One place, held until it is dropped.
 pub(crate) struct Share {
     shares: Arc<Shares>,
-    org: OrgId,
-    person: String,
+    person: Person,
 }
 
 impl Shares {
@@ -102,10 +104,11 @@ impl Shares {
     /// # Errors
     /// 429 when the holder has as many as it may; 503 when no place is left.
     pub(crate) fn take(self: &Arc<Self>, holder: &Principal) -> Result<Share, ApiError> {
-        let (org, person) = (holder.org, holder.person());
+        let person = holder.person();
+        let org = person.0;
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let Bounds { all, of_org, of_person, sentences } = self.bounds;
-        if held.of_persons.get(person).is_some_and(|count| *count >= of_person) {
+        if held.of_persons.get(&person).is_some_and(|count| *count >= of_person) {
             return Err(too_many(sentences.of_person));
         }
         if held.of_orgs.get(&org).is_some_and(|count| *count >= of_org) {
@@ -116,8 +119,8 @@ impl Shares {
         }
         held.all += 1;
         *held.of_orgs.entry(org).or_default() += 1;
-        *held.of_persons.entry(person.to_owned()).or_default() += 1;
-        Ok(Share { shares: self.clone(), org, person: person.to_owned() })
+        *held.of_persons.entry(person.clone()).or_default() += 1;
+        Ok(Share { shares: self.clone(), person })
     }
 }
 
@@ -125,7 +128,7 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut held = self.shares.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.all -= 1;
-        give_back(&mut held.of_orgs, &self.org);
+        give_back(&mut held.of_orgs, &self.person.0);
         give_back(&mut held.of_persons, &self.person);
     }
 }
@@ -141,20 +144,20 @@ fn give_back<K: Eq + Hash>(counts: &mut HashMap<K, usize>, holder: &K) {
 
 /// A limit on the large answers that each person has in memory.
 #[derive(Default)]
-pub(crate) struct LargeReads(Mutex<HashMap<String, Arc<Semaphore>>>);
+pub(crate) struct LargeReads(Mutex<HashMap<Person, Arc<Semaphore>>>);
 
 impl LargeReads {
     /// Waits until the person may read one more. Hold the permit for as long as the answer is in memory.
     ///
     /// # Errors
     /// 429 when the other reads take too long.
-    pub(crate) async fn enter(&self, person: &str) -> Result<OwnedSemaphorePermit, ApiError> {
+    pub(crate) async fn enter(&self, person: Person) -> Result<OwnedSemaphorePermit, ApiError> {
         self.enter_within(person, WAIT).await
     }
 
     async fn enter_within(
         &self,
-        person: &str,
+        person: Person,
         wait: Duration,
     ) -> Result<OwnedSemaphorePermit, ApiError> {
         let places = {
@@ -163,7 +166,7 @@ impl LargeReads {
                 persons.retain(|_, places| Arc::strong_count(places) > 1);
             }
             let new = || Arc::new(Semaphore::new(LARGE_READS_OF_PERSON));
-            persons.entry(person.to_owned()).or_insert_with(new).clone()
+            persons.entry(person).or_insert_with(new).clone()
         };
         match tokio::time::timeout(wait, places.acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
@@ -202,8 +205,9 @@ mod tests {
         assert_eq!(status(shares.take(&holder(1, "one", "b"))), Some(429), "with another key");
         let third = shares.take(&holder(1, "two", "c")).expect("another person");
         assert_eq!(status(shares.take(&holder(1, "two", "c"))), Some(429), "the organisation");
+        // Another organisation may have given the same id.
         let theirs: Vec<_> =
-            (0..2).map(|_| shares.take(&holder(2, "three", "d")).expect("room")).collect();
+            (0..2).map(|_| shares.take(&holder(2, "one", "d")).expect("room")).collect();
         assert_eq!(status(shares.take(&holder(3, "four", "e"))), Some(503), "the gateway");
         drop((ours, third));
         assert!(shares.take(&first).is_ok());
@@ -224,15 +228,16 @@ mod tests {
     #[tokio::test]
     async fn a_person_reads_so_much_at_once_and_others_go_on() {
         let reads = LargeReads::default();
+        let [ours, theirs] = [1, 2].map(|org| move || holder(org, "svc_first", "a").person());
         let mut held = Vec::new();
         for _ in 0..LARGE_READS_OF_PERSON {
-            held.push(reads.enter("ours").await.expect("a place"));
+            held.push(reads.enter(ours()).await.expect("a place"));
         }
-        let refused = reads.enter_within("ours", Duration::ZERO).await;
+        let refused = reads.enter_within(ours(), Duration::ZERO).await;
         let Err(refused) = refused else { panic!("there was a place") };
         assert_eq!(refused.failure().status.as_u16(), 429);
-        assert!(reads.enter("theirs").await.is_ok());
+        assert!(reads.enter(theirs()).await.is_ok());
         held.pop();
-        assert!(reads.enter("ours").await.is_ok());
+        assert!(reads.enter(ours()).await.is_ok());
     }
 }

@@ -186,7 +186,7 @@ impl FromRequestParts<ApiState> for LargeRead {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let principal = granted(parts, None)?.principal.clone();
-        let _permit = state.large_reads().enter(principal.standing().actor.id()).await?;
+        let _permit = state.large_reads().enter(Principal::from(&*principal).person()).await?;
         Ok(Self { _permit })
     }
 }
