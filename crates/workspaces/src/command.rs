@@ -100,7 +100,7 @@ pub fn check_out() -> Git {
 
 /// Returns the command that makes files of the index again which are in no snapshot because they are too large, and which were
 /// there at the last one: the file `list` in the workspace has their names, each with a NUL byte behind it. Without that
-/// file, it makes all that are not there and have more than `bytes` bytes.
+/// file, it makes all that are not there and have more than `bytes` bytes. Git before 2.40 tells no sizes with the names.
 #[must_use]
 pub fn check_out_missing(bytes: u64, list: &str) -> Git {
     Git::script(
@@ -109,7 +109,9 @@ pub fn check_out_missing(bytes: u64, list: &str) -> Git {
          $git ls-files -d -z | sort -z >.git/oc-missing; \
          sort -z \"$2\" | comm -z -12 - .git/oc-missing | $git checkout-index -z --stdin; \
          rm -f .git/oc-missing; exit 0; fi; \
-         $git -c core.quotePath=true ls-files -d --format='%(objectsize) %(path)' | \
+         $git -c core.quotePath=true diff-files --diff-filter=D --ignore-submodules=all | \
+         awk '{ sub(/^:[0-9]+ [0-9]+ /, \"\"); sub(/ [0-9a-f]+ D\t/, \" \"); print }' | \
+         $git cat-file --batch-check='%(objectsize) %(rest)' | \
          awk -v most=\"$1\" '$1 + 0 > most + 0 { sub(/^[0-9]+ /, \"\"); print }' | $git checkout-index --stdin",
         &[bytes.to_string(), list.to_owned()],
     )
