@@ -249,7 +249,7 @@ fn question(asked: &Question) -> String {
 /// Returns the labels that a person's line chooses, or the line as an answer of its own.
 ///
 /// # Errors
-/// What is wrong with a line that answers nothing: an empty one, or numbers that are not there.
+/// The fault of a line that answers nothing: an empty one, or numbers that are not there.
 fn choose_labels(asked: &Question, line: &str) -> Result<Vec<String>, String> {
     if line.is_empty() {
         return Err("an answer is needed here".to_owned());

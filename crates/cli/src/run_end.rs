@@ -1,4 +1,4 @@
-//! What `run` says when it has ended.
+//! The last lines of `run`.
 
 use std::io;
 

@@ -32,7 +32,7 @@ struct Spinner {
     since: Instant,
     is_drawn: bool,
     frame: usize,
-    /// What is waited for, if the renderer does not know it.
+    /// The reason to wait, if the renderer does not know it.
     about: String,
 }
 

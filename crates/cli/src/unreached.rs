@@ -1,4 +1,4 @@
-//! What to say when nobody answers at the address of a service: which of the known services do.
+//! Names the known services that answer, when nobody does at the address of one.
 
 use std::time::Duration;
 

@@ -37,7 +37,7 @@ pub enum ClientError {
     Untrusted {
         /// The service's URL.
         url: String,
-        /// What is wrong with it, and what helps.
+        /// Its fault, and what helps.
         fault: String,
     },
     /// The service took the call and did not answer in time. The call may have had its effect.

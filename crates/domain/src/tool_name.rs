@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_not_offered_is_never_meant_and_an_own_name_counts_first() {
+    fn an_own_name_counts_first_and_only_offered_tools_are_meant() {
         assert_eq!(meant_tool("bash", "{}", &["read"].into_iter()), None);
         assert_eq!(meant_tool("bash", "{}", &["bash", "shell"].into_iter()), Some("bash"));
         let two = ["do_it", "doIt"].into_iter();

@@ -112,7 +112,7 @@ pub(crate) fn inclusive_input(input: u64, cached: u64) -> u64 {
     if cached > input { input.saturating_add(cached) } else { input }
 }
 
-/// What was written to a cache, beside OpenAI's counts, which have no name for it. Proxies for Anthropic and others add
+/// The tokens that were written to a cache, beside OpenAI's counts, which have no name for them. Proxies for Anthropic and others add
 /// theirs, next to the counts or in the details of the input: some several, of the same tokens.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]

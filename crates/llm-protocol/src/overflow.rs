@@ -168,7 +168,7 @@ const LARGE: &[&str] = &[
     "请求过大",
 ];
 
-/// What a conversation is called.
+/// The words for a conversation.
 const INPUTS: &[&str] = &[
     "input",
     "prompt",
@@ -218,7 +218,7 @@ const INPUTS: &[&str] = &[
     "richiesta",
 ];
 
-/// What may be a conversation, or its options.
+/// Words that may mean a conversation, or its options.
 const REQUESTS: &[&str] = &[
     "request",
     "body",

@@ -68,7 +68,7 @@ pub struct RuleSettings {
     pub agents: Agents,
     /// The permission rules of the Location's settings, for all agents.
     pub permissions: Permissions,
-    /// What the session's users are told of the project's settings files.
+    /// The lines that the session's users are told of the project's settings files.
     pub notices: Arc<[String]>,
     /// The most turns in a row without new input, unless the agent sets it. The last one must answer without tools.
     pub max_steps: i32,

@@ -32,7 +32,7 @@ pub struct Effective {
     /// Remarks on both texts. They are not part of the hash.
     #[serde(skip)]
     pub diagnostics: Vec<Diagnostic>,
-    /// What a session tells its users about the project's files when it begins: each with its file and line. Not part of
+    /// The lines that a session tells its users about the project's files when it begins: each with its file and line. Not part of
     /// the hash.
     #[serde(skip)]
     pub notices: Vec<String>,
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_whose_file_cannot_be_read_is_refused_with_the_reason() {
+    fn an_agent_of_a_broken_file_is_refused_with_the_reason() {
         let file = |path: &str, text: &str| SettingsFile {
             path: path.into(),
             text: text.into(),

@@ -49,7 +49,7 @@ struct Arguments {
 
 impl Arguments {
     /// Reads the arguments of a call. A mark is outside of the text, so it is in no piece of it.
-    fn of(call: &ToolCall) -> Result<Self, Stopped> {
+    fn read_from(call: &ToolCall) -> Result<Self, Stopped> {
         let mut arguments: Self = arguments::parse(call)?;
         for piece in [&mut arguments.old, &mut arguments.new] {
             *piece = strip_mark(piece).to_owned();
@@ -91,7 +91,7 @@ impl Tool for Edit {
     }
 
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
-        let arguments = Arguments::of(call)?;
+        let arguments = Arguments::read_from(call)?;
         let (context, locks, call) = (context.clone(), self.locks.clone(), call.id.clone());
         blocking(move || {
             let files = LocationFiles::open_root(&context)?;
@@ -113,7 +113,7 @@ impl Tool for Edit {
     }
 
     async fn probe(&self, call: &ToolCall, context: &ToolContext) -> Probe {
-        let Ok(arguments) = Arguments::of(call) else { return Probe::NotDone };
+        let Ok(arguments) = Arguments::read_from(call) else { return Probe::NotDone };
         let context = context.clone();
         let looked = blocking(move || {
             let files = LocationFiles::open_root(&context)?;
@@ -148,7 +148,7 @@ pub(crate) fn content(
             "{path} is larger than {MAX_BYTES} bytes; use shell"
         )));
     }
-    if bytes.contains(&0) && !Form::of(&bytes).is_utf16() {
+    if bytes.contains(&0) && !Form::detect_from(&bytes).is_utf16() {
         return Err(Stopped::because(format!(
             "{path} is a binary file; change it with a program in shell"
         )));

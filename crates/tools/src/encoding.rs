@@ -32,7 +32,7 @@ pub(crate) struct FileText {
 
 impl Form {
     /// Returns the form of a file by its first bytes.
-    pub(crate) fn of(start: &[u8]) -> Self {
+    pub(crate) fn detect_from(start: &[u8]) -> Self {
         // The mark of UTF-32 begins like that of UTF-16.
         if start.starts_with(b"\xFF\xFE\0\0") {
             Self::Utf8
@@ -84,7 +84,7 @@ impl Form {
 impl FileText {
     /// Decodes a whole file. `None` if that would lose something.
     pub(crate) fn decode(bytes: Vec<u8>) -> Option<Self> {
-        let form = Form::of(&bytes);
+        let form = Form::detect_from(&bytes);
         let body = &bytes[form.mark().len()..];
         let text = match form {
             Form::Utf8 => String::from_utf8(bytes).ok()?,
@@ -102,7 +102,7 @@ impl FileText {
 
 /// Decodes UTF-16 with a mark, with U+FFFD in place of what is none. Other bytes stay as they are, without their mark.
 pub(crate) fn make_readable(bytes: &[u8]) -> Cow<'_, [u8]> {
-    let form = Form::of(bytes);
+    let form = Form::detect_from(bytes);
     let body = &bytes[form.mark().len()..];
     if !form.is_utf16() {
         return Cow::Borrowed(body);

@@ -131,7 +131,7 @@ fn lines(
     };
     let mut start = Vec::new();
     file.by_ref().take(8 * 1024).read_to_end(&mut start).map_err(failed)?;
-    let form = Form::of(&start);
+    let form = Form::detect_from(&start);
     if !form.is_utf16() && is_binary(&start) {
         return Err(Stopped::because(format!(
             "{path} is a binary file and cannot be shown as text; look at it with a program in shell, such as `file` or `xxd`"

@@ -53,7 +53,7 @@ pub async fn settle(
     let ToolOutcome { kind, title, text, footer, structured, touched } = outcome;
     let mut footer = storable(bounded_footer(&footer));
     let path = format!("{MANAGED_PREFIX}{name}");
-    // What the command wrote, if a terminal would show something else at the end.
+    // The command's own bytes, if a terminal would show something else at the end.
     let mut written = None;
     let text = match (text, &structured) {
         (Text::Whole(text), Some(value)) if text.is_empty() && footer.is_empty() => {

@@ -101,7 +101,8 @@ fn holds(files: &LocationFiles, path: &Path, content: &str) -> bool {
     let mut found = Vec::new();
     let most = content.len() as u64 * 2 + 4;
     let read = file.take(most + 1).read_to_end(&mut found);
-    read.is_ok() && (found == content.as_bytes() || found == *Form::of(&found).encode(content))
+    read.is_ok()
+        && (found == content.as_bytes() || found == *Form::detect_from(&found).encode(content))
 }
 
 /// Returns how a file is written.
@@ -110,7 +111,7 @@ fn form_of(files: &LocationFiles, path: &Path) -> Form {
     match files.open_to_read(path) {
         Ok(OpenFile { file, kind: FileType::RegularFile, .. }) => {
             let read = file.take(4).read_to_end(&mut start);
-            read.map_or(Form::Utf8, |_| Form::of(&start))
+            read.map_or(Form::Utf8, |_| Form::detect_from(&start))
         }
         Ok(_) | Err(_) => Form::Utf8,
     }

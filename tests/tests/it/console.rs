@@ -153,7 +153,7 @@ async fn a_person_works_a_day_in_the_console() -> Result<()> {
     up.stop(&world).await
 }
 
-/// What people met on phones, with long sessions and with long prompts, in windows of three sizes.
+/// Phones, long sessions and long prompts, as people met them, in windows of three sizes.
 #[tokio::test]
 async fn long_sessions_and_phones_are_at_home_in_the_console() -> Result<()> {
     executable()?; // report a missing executable first

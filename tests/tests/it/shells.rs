@@ -29,7 +29,7 @@ async fn a_person_answers_a_run_in_its_terminal() -> Result<()> {
     terminal
         .until("y for yes, a for always (`.env`), n for no, or n and what to do instead:")
         .await?;
-    // What is no answer asks again, and yes is yes in any case.
+    // A line that is no answer asks again, and yes is yes in any case.
     terminal.type_text("?")?;
     terminal.press("Enter")?;
     terminal.until("?\nallow read `.env`?").await?;

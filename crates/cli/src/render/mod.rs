@@ -46,7 +46,7 @@ pub struct Renderer {
     running: BTreeMap<CallId, Option<u32>>,
     /// The time of the current event.
     now: TimestampMs,
-    /// What calls did that settled while a line of text was open.
+    /// The results of calls that settled while a line of text was open.
     waiting: Vec<String>,
     in_line: bool,
     is_thinking: bool,

@@ -133,7 +133,7 @@ fn a_deny_sees_a_program_by_whatever_way_it_is_started() {
         "'/usr/bin/git' push",
         "git -C . push",
         "git --no-pager -c a.b=c push",
-        // What is known only when it runs.
+        // It is known only when it runs.
         "x=push; git $x",
         "git $(echo push)",
         "git `echo push` origin",

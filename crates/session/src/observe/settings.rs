@@ -68,7 +68,7 @@ struct Found {
     texts: LocationTexts,
     files: Vec<SettingsFile>,
     bytes: usize,
-    /// What is there and cannot be read, with the reason.
+    /// The files that are there and cannot be read, with the reason.
     unread: Vec<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! What models and projects have in other forms: names, arguments, encodings, names of files, rules about `read`.
+//! Other forms that models and projects have: of names, arguments, encodings, names of files, rules about `read`.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -49,7 +49,7 @@ struct Writer {
     styles: Vec<&'static str>,
     /// The address of each link that is open, and where its text begins.
     links: Vec<(String, usize)>,
-    /// What each line begins with: of quotes and lists.
+    /// The beginning of each line: of quotes and lists.
     margins: Vec<Margin>,
     /// The number of the next item of each list that is open.
     lists: Vec<Option<u64>>,
