@@ -490,7 +490,7 @@ impl Rules<'_> {
         let is_too_large = error.code == ErrorCode::ProviderContextOverflow
             || error.code == ErrorCode::ContextTooLarge
             || (error.code == ErrorCode::ProviderInvalidRequest && is_guess);
-        let error = of_summary(error);
+        let error = of_summary(error, said);
         if is_too_large && let Some(plan) = self.shrink(draft, &open, &error) {
             return Verdict::Write(plan, DrainEnd::Keep, Site::CompactionShrunk);
         }
@@ -665,8 +665,9 @@ fn is_of_summary(error: &SessionError) -> bool {
 }
 
 /// Returns the error of a Compaction whose request failed: one code for all that is about the summary, with the provider's
-/// sentence. What would end any request stays as it is.
-fn of_summary(error: &SessionError) -> SessionError {
+/// sentence. So is an answer that began and broke off in each try: the provider is there. What would end any request
+/// stays as it is.
+fn of_summary(error: &SessionError, said: &Said) -> SessionError {
     let about = [
         ErrorCode::ProviderInvalidRequest,
         ErrorCode::ProviderContextOverflow,
@@ -674,7 +675,8 @@ fn of_summary(error: &SessionError) -> SessionError {
         ErrorCode::ProviderInvalidOutput,
         ErrorCode::ContextTooLarge,
     ];
-    if about.iter().any(|code| error.code == *code) {
+    let broke_off = error.code == ErrorCode::ProviderTransport && !said.reply.is_silent();
+    if broke_off || about.iter().any(|code| error.code == *code) {
         return SessionError {
             code: ErrorCode::SessionCompactionFailed.into(),
             message: format!("the conversation could not be summarised: {}", error.message),

@@ -17,6 +17,9 @@ pub(crate) struct Limits {
 
 /// The context that a model is believed to have if nothing is known of it, in tokens.
 const ASSUMED_CONTEXT: u64 = 128_000;
+/// The largest context that such a model is believed to have, whatever it completed, in tokens: what the largest model
+/// that anybody offers takes.
+const MOST_ASSUMED: u64 = 2_000_000;
 /// The largest body of a request, in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 /// The most tokens of any request: its body is below the largest one, also with quotes and line ends escaped.
@@ -74,7 +77,7 @@ impl Limits {
     /// larger, and if it is answered, the model takes more than was assumed.
     fn assumed(settings: &CompactionSettings, model: &ModelEntry, accepted: u64) -> Self {
         let met = if accepted > ASSUMED_CONTEXT { accepted.saturating_mul(2) } else { 0 };
-        let most = met.clamp(ASSUMED_CONTEXT, BODY_TOKENS);
+        let most = met.clamp(ASSUMED_CONTEXT, MOST_ASSUMED);
         let free = Self::free(settings, model).min(most / 2);
         Self { hard: BODY_TOKENS, threshold: most - free, summary: most - free / 4 }
     }
@@ -134,7 +137,7 @@ mod tests {
         assert_eq!(of(KNOWN), assumed);
         assert_eq!(of(MetLimits { accepted: 128_000, ..KNOWN }), assumed);
         assert_eq!(of(MetLimits { accepted: 150_000, ..KNOWN }).threshold, 280_000);
-        assert_eq!(of(MetLimits { accepted: u64::MAX, ..KNOWN }).summary, BODY_TOKENS - 5_000);
+        assert_eq!(of(MetLimits { accepted: u64::MAX, ..KNOWN }).summary, MOST_ASSUMED - 5_000);
         assert_eq!(of(MetLimits { refused: Some(90_000), ..KNOWN }).threshold, 45_000);
         assert_eq!(threshold(Some(0), None, None), 96_000, "no model has no context");
         let huge = Limits::choose_for(&settings, &model(Some(u64::MAX), None, None), KNOWN);

@@ -12,6 +12,8 @@ use crate::limits::{answers, known, large, unknown};
 use crate::tools::{says, shell};
 use crate::world::{Session, World};
 
+const SHORT: &str = "## Objective to do what was asked";
+
 /// The answers of providers instead of a summary.
 fn failures() -> [Script; 4] {
     let refusal = json!({ "error": { "code": "odd", "message": "no summaries here" } });
@@ -100,6 +102,28 @@ async fn nothing_is_left_out_because_a_provider_is_away() -> Result<()> {
         ensure!(error.code == ErrorCode::ProviderInternal, "{error:?}");
     }
     world.check().await
+}
+
+// Probe G4: 24 requests for three prompts, and an error that names no summary.
+#[tokio::test]
+async fn a_summary_that_breaks_off_each_time_is_left_out() -> Result<()> {
+    let broken = Script { cut_after_chunks: Some(3), times: None, ..says(SUMMARY, 0, SHORT) };
+    for (world, session) in [known(40_000).await?, unknown(40_000).await?] {
+        world.script(broken.clone())?;
+        for _ in 0..12 {
+            answers(&world, &session, &large(4_000)).await?;
+        }
+        let requests = world.requests()?.len();
+        ensure!(requests <= 30, "{requests} requests");
+        for error in ended(&world, &session).await?.into_iter().filter_map(|ended| ended.error) {
+            ensure!(error.code == ErrorCode::SessionCompactionFailed, "{error:?}");
+            ensure!(error.message.contains("could not be summarised"), "{error:?}");
+        }
+        let first = first_text(world.requests()?.last().context("a request")?);
+        ensure!(first.contains("could not be summarised"), "{first}");
+        world.check().await?;
+    }
+    Ok(())
 }
 
 // Finding core-3 M4: 99 summaries and 200 turns, and then "completed".
