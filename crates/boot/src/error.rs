@@ -13,8 +13,8 @@ use thiserror::Error;
 pub enum BootError {
     /// A server that we start is not installed.
     #[error(
-        "{program} was not found; install it with `apt-get install {package}`, or start with \
-         `./dev up`, which installs it"
+        "{program} was not found; install it with `apt-get install {package}` (in a clone of the \
+         repository `./dev up` does that)"
     )]
     MissingBinary {
         /// The program's name.

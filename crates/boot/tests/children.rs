@@ -136,13 +136,23 @@ async fn an_orphan_is_stopped_and_a_strangers_number_is_not_feared() {
     postgres.stop().await;
     drop(lifeline);
 
-    // After a crash, another process may have the number in the pid file.
+    // After a crash, another process may have the number in the lock files. A loss of power leaves them empty.
     let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
     let pid_file = data.path().join("postgres/pgdata/postmaster.pid");
-    fs::write(&pid_file, format!("{}\n", stranger.id())).unwrap();
-    let postgres = Postgres::start(&data, &fast()).await.unwrap();
-    assert_eq!(count(postgres.connection()).await, 1);
-    postgres.stop().await;
+    let port = fs::read_to_string(data.path().join("postgres/port")).unwrap();
+    let socket_lock = format!("postgres/socket/.s.PGSQL.{}.lock", port.trim());
+    let socket_lock = data.path().join(socket_lock);
+    let recycled = format!("{}\n", stranger.id());
+    for text in [recycled.as_str(), "", "no number\n"] {
+        fs::write(&pid_file, text).unwrap();
+        fs::write(&socket_lock, text).unwrap();
+        let postgres = Postgres::start(&data, &fast()).await.unwrap();
+        assert_eq!(count(postgres.connection()).await, 1);
+        postgres.stop().await;
+    }
+    // Only the lock of the socket is left.
+    fs::write(&socket_lock, recycled).unwrap();
+    Postgres::start(&data, &fast()).await.unwrap().stop().await;
     assert!(runs(stranger.id()), "a stranger was hit");
     stranger.kill().unwrap();
     stranger.wait().unwrap();

@@ -60,8 +60,8 @@ impl Server {
             disk::ensure_free_space(data.path(), disk::COMFORT_MIB << 20)?;
         }
         folder.initialise(&installation, options.durability).await?;
-        orphan::stop(&pgdata).await?;
         let connection = folder.connect(folder.port()?)?;
+        orphan::stop(&pgdata, connection.socket_folder()).await?;
         let log = folder.log();
         let mut server = Self { installation, folder, options: options.clone(), connection, log };
         for _ in 1..PORT_TRIES {
@@ -95,7 +95,7 @@ impl Server {
 
     async fn try_start(&self) -> Result<GuardedChild, StartError> {
         let pgdata = self.folder.pgdata();
-        orphan::stop(&pgdata).await?;
+        orphan::stop(&pgdata, self.connection.socket_folder()).await?;
         let (file, from) = self.log.open()?;
         let mut command =
             GuardedCommand::new(&self.installation.program("postgres"), StopSignal::Interrupt);
