@@ -76,12 +76,15 @@ pub(crate) struct Basis {
     /// The providers that turns have a credential for.
     credentialed: BTreeSet<String>,
     default: ModelRef,
+    /// The other models of the server that has the default one.
+    others: Vec<String>,
 }
 
 impl Basis {
     /// Takes one or two round trips.
     pub(crate) async fn read(state: &ApiState, org: OrgId) -> Result<Self, ApiError> {
-        let default = state.settings().default_model.get();
+        let served = &state.settings().default_model;
+        let (default, others) = (served.get(), served.others());
         let (mut settings, mut credentialed) = (Vec::new(), BTreeSet::new());
         let feed = state.models().catalog.as_ref();
         if feed.is_some() {
@@ -95,13 +98,13 @@ impl Basis {
             credentialed = usable.map(|it| it.provider).collect();
         }
         let catalog = feed.map(|feed| (feed.current(), feed.freshness()));
-        Ok(Self { catalog, settings, credentialed, default })
+        Ok(Self { catalog, settings, credentialed, default, others })
     }
 
     /// Returns a text that is equal for equal lists. The freshness of a catalog shows in none.
     pub(crate) fn key(&self) -> String {
         let version = self.catalog.as_ref().map(|(catalog, _)| &catalog.version);
-        json!([version, self.settings, self.credentialed, self.default]).to_string()
+        json!([version, self.settings, self.credentialed, self.default, self.others]).to_string()
     }
 }
 
@@ -121,9 +124,10 @@ pub(crate) async fn shown_with(
 
 /// Lists what follows from `basis`.
 pub(crate) fn shown_from(state: &ApiState, basis: &Basis, whole: Option<&str>) -> Shown {
-    let Basis { catalog, settings, credentialed, default } = basis;
+    let Basis { catalog, settings, credentialed, default, others } = basis;
+    let names = || std::iter::once(&default.model).chain(others);
     let Some((catalog, freshness)) = catalog else {
-        let entry = own(state, default, None);
+        let entry = own(state, &default.provider, names(), None);
         let own = ShownProvider { entry, source: Some(Source::Config) };
         return Shown { catalog: None, providers: vec![own], not_allowed: BTreeSet::new() };
     };
@@ -174,7 +178,8 @@ pub(crate) fn shown_from(state: &ApiState, basis: &Basis, whole: Option<&str>) -
     if settings.overrides.allows(&default.provider, &default.model) {
         // If nothing else has set it up, flags have.
         let source = of_catalog.as_ref().and_then(source).or(Some(Source::Config));
-        let entry = own(state, default, of_catalog);
+        let allowed = names().filter(|name| settings.overrides.allows(&default.provider, name));
+        let entry = own(state, &default.provider, allowed, of_catalog);
         providers.insert(0, ShownProvider { entry, source });
     } else if let Some(entry) = of_catalog {
         // The organisation may allow other models of this provider.
@@ -187,30 +192,37 @@ pub(crate) fn shown_from(state: &ApiState, basis: &Basis, whole: Option<&str>) -
     Shown { catalog, providers, not_allowed }
 }
 
-/// Returns the catalog's entry of the default model's provider, or a new one. Adds the default model if the catalog
-/// does not have it.
-fn own(state: &ApiState, default: &ModelRef, entry: Option<ProviderEntry>) -> ProviderEntry {
+/// Returns the catalog's entry of the default model's provider, or a new one. Adds the models of `names` that the catalog
+/// does not have.
+fn own<'a>(
+    state: &ApiState,
+    provider: &str,
+    names: impl Iterator<Item = &'a String>,
+    entry: Option<ProviderEntry>,
+) -> ProviderEntry {
     let settings = state.settings();
     let named = |name: &str| {
         if settings.simulated { format!("{name} (simulated)") } else { name.to_owned() }
     };
     let mut entry = entry.unwrap_or_else(|| ProviderEntry {
-        id: default.provider.clone(),
-        name: named(&default.provider),
+        id: provider.to_owned(),
+        name: named(provider),
         npm: "@ai-sdk/openai-compatible".to_owned(),
         ..ProviderEntry::default()
     });
-    entry.models.entry(default.model.clone()).or_insert_with(|| {
-        let mut model = CatalogModel {
-            id: default.model.clone(),
-            name: named(&default.model),
-            tool_call: true,
-            temperature: Some(true),
-            ..CatalogModel::default()
-        };
-        model.modalities.input.insert(Modality::Text);
-        model.modalities.output.insert(Modality::Text);
-        model
-    });
+    for name in names {
+        entry.models.entry(name.clone()).or_insert_with(|| {
+            let mut model = CatalogModel {
+                id: name.clone(),
+                name: named(name),
+                tool_call: true,
+                temperature: Some(true),
+                ..CatalogModel::default()
+            };
+            model.modalities.input.insert(Modality::Text);
+            model.modalities.output.insert(Modality::Text);
+            model
+        });
+    }
     entry
 }

@@ -30,44 +30,53 @@ pub(crate) struct Models {
     pub(crate) kind: ModelKind,
     /// The simulated model, which runs in this process if no other was chosen.
     pub(crate) simulated: Option<Running>,
-    /// The pending name of the server's model, if no flag gives it and the server has not answered yet.
-    pub(crate) pending: Option<PendingName>,
-    /// Where that name will be.
+    /// The server's models, if it has not listed them yet.
+    pub(crate) pending: Option<PendingModels>,
+    /// Where the name of its first model will be, if no flag gives it.
     later: Option<Arc<OnceLock<String>>>,
+    /// Where the names of all its models are, or will be.
+    served: Arc<OnceLock<Vec<String>>>,
 }
 
 impl Models {
     /// The default model, as clients are told it.
     pub(crate) fn default_model(&self) -> DefaultModel {
         let model = self.configured.default_model().clone();
-        match &self.later {
+        let default = match &self.later {
             Some(name) => DefaultModel::named_later(model, name.clone()),
             None => model.into(),
-        }
+        };
+        default.with_served(self.served.clone())
     }
 }
 
-/// The name of a model that its server has not told yet.
-pub(crate) struct PendingName {
+/// The models that their server has not listed yet.
+pub(crate) struct PendingModels {
     client: Client,
     endpoint: Endpoint,
-    name: Arc<OnceLock<String>>,
+    /// Where the name of the first one goes, if no flag gives it.
+    name: Option<Arc<OnceLock<String>>>,
+    /// Where all names go.
+    served: Arc<OnceLock<Vec<String>>>,
 }
 
-const NAMING: TaskKind = TaskKind::new("model name", OnError::Log, OnCancel::Abort);
+const NAMING: TaskKind = TaskKind::new("model names", OnError::Log, OnCancel::Abort);
 /// The first pause between two looks at a server, and the longest.
 const LOOK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 
-impl PendingName {
+impl PendingModels {
     /// Asks the server until it answers, with a task in `role`'s group.
     pub(crate) fn resolve(self, role: &TaskGroup) {
         role.spawn(NAMING, async move {
             let mut pause = LOOK.0;
             loop {
                 tokio::time::sleep(pause).await;
-                if let Some(name) = named(&self.client, &self.endpoint).await {
-                    tracing::info!(name, "the model server answers");
-                    let _set_once = self.name.set(name);
+                if let Some(names) = list_names(&self.client, &self.endpoint).await {
+                    if let (Some(first), Some(name)) = (names.first(), &self.name) {
+                        tracing::info!(name = first, "the model server answers");
+                        let _set_once = name.set(first.clone());
+                    }
+                    let _set_once = self.served.set(names);
                     return Ok::<(), Infallible>(());
                 }
                 pause = (pause * 2).min(LOOK.1);
@@ -220,7 +229,9 @@ async fn find(
         }
         let lists =
             [Protocol::OpenAiChat, Protocol::OpenAiResponses].contains(&args.model_protocol);
-        let listed = if lists && args.model.is_none() { named(own, &endpoint).await } else { None };
+        let names =
+            if lists && args.model.is_none() { list_names(own, &endpoint).await } else { None };
+        let listed = names.as_ref().and_then(|names| names.first().cloned());
         let model = match &args.model {
             Some(model) => model.clone(),
             None if lists => listed.clone().unwrap_or_else(|| PLACEHOLDER.to_owned()),
@@ -234,12 +245,18 @@ async fn find(
         let kind = ModelKind::Url(url.clone());
         let setup = ProviderSetup::new(args.model_protocol, endpoint.clone());
         let mut models = single(client, &args.model_provider, model, setup, kind, None);
-        if args.model.is_none() {
+        let served = models.served.clone();
+        let pending =
+            |name| PendingModels { client: own.clone(), endpoint: endpoint.clone(), name, served };
+        if args.model.is_some() {
+            models.pending = lists.then(|| pending(None));
+        } else {
             // The name stays valid in all processes: a gateway that knew no better may have given it to clients.
             let name = Arc::new(OnceLock::new());
             match listed {
                 Some(listed) => {
                     let _set_once = name.set(listed);
+                    let _set_once = models.served.set(names.unwrap_or_default());
                 }
                 None => {
                     tracing::warn!(
@@ -247,8 +264,7 @@ async fn find(
                         "the model server does not answer yet; turns fail until it does, unless --model names its model"
                     );
                     models.later = Some(name.clone());
-                    models.pending =
-                        Some(PendingName { client: own.clone(), endpoint, name: name.clone() });
+                    models.pending = Some(pending(Some(name.clone())));
                 }
             }
             let placeholder = ModelRef::new(args.model_provider.as_str(), PLACEHOLDER);
@@ -270,6 +286,7 @@ async fn find(
             simulated: None,
             pending: None,
             later: None,
+            served: Arc::default(),
         });
     }
     if let Some(key) = openai_key(args) {
@@ -297,21 +314,32 @@ async fn find(
 /// The name of a server's model while the server has not told it.
 const PLACEHOLDER: &str = "default";
 
-/// Returns the first model that the server lists; `None` while nobody answers. A server that answers with an empty
-/// list usually has one model and accepts any name.
-async fn named(client: &Client, endpoint: &Endpoint) -> Option<String> {
+/// The most models of a server that are listed, and the longest name of one, in bytes.
+const MAX_SERVED: (usize, usize) = (1_000, 200);
+
+/// Returns the models that the server lists, at least one; `None` while nobody answers. A server that answers with an
+/// empty list usually has one model and accepts any name.
+async fn list_names(client: &Client, endpoint: &Endpoint) -> Option<Vec<String>> {
+    let placeholder = || vec![PLACEHOLDER.to_owned()];
     match client.list_models(endpoint).await {
-        Ok(models) if models.iter().any(|model| model == PLACEHOLDER) => {
-            Some(PLACEHOLDER.to_owned())
+        Ok(mut names) => {
+            let (most, longest) = MAX_SERVED;
+            names.retain(|name| {
+                !name.is_empty() && name.len() <= longest && !name.contains(char::is_control)
+            });
+            names.truncate(most);
+            if let Some(at) = names.iter().position(|name| name == PLACEHOLDER) {
+                names.swap(0, at);
+            }
+            Some(if names.is_empty() { placeholder() } else { names })
         }
-        Ok(models) => Some(models.into_iter().next().unwrap_or_else(|| PLACEHOLDER.to_owned())),
         Err(error) if error.status.is_some_and(|status| status < 500) => {
             let status = error.status;
             tracing::warn!(
                 status,
                 "the model server does not list its models; choose one with --model"
             );
-            Some(PLACEHOLDER.to_owned())
+            Some(placeholder())
         }
         Err(error) => {
             tracing::debug!(%error, "the model server does not answer");
@@ -333,7 +361,8 @@ fn single(
     let model = model.strip_prefix(&prefix).map(str::to_owned).unwrap_or(model);
     let default = ModelRef::new(provider, model);
     let configured = ConfiguredModels::single(default, setup);
-    Models { client, configured, kind, simulated, pending: None, later: None }
+    let served = Arc::default();
+    Models { client, configured, kind, simulated, pending: None, later: None, served }
 }
 
 #[cfg(test)]
@@ -393,7 +422,7 @@ mod tests {
             super::models(&args(&[&url]), &catalog::shipped(), &egress).await.expect("it starts");
         assert_eq!(models.configured.default_model().model, PLACEHOLDER);
         let pending = models.pending.take().expect("nobody answers yet");
-        let (name, shown) = (pending.name.clone(), models.default_model());
+        let (name, shown) = (pending.name.clone().expect("no flag"), models.default_model());
         let bind = std::net::SocketAddr::from(([127, 0, 0, 1], port));
         let options = simulated_model::Options { bind, ..simulated_model::Options::default() };
         let server = SimulatedModel::start(options).await.expect("the port is free still");
@@ -409,6 +438,38 @@ mod tests {
         assert_eq!(shown.get().model, simulated_model::MODEL, "a gateway shows it");
         root.shutdown(Duration::from_secs(2)).await;
         server.shutdown().await;
+    }
+
+    // Finding trial-3 28: only the first of a server's models was listed.
+    #[tokio::test]
+    async fn all_models_of_a_server_are_listed() {
+        let list = r#"{"data":[{"id":"a"},{"id":"b"},{"id":"c\n"},{"id":""}]}"#;
+        let app =
+            axum::Router::new().route("/v1/models", axum::routing::get(move || async { list }));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("--model-url=http://{}/v1", listener.local_addr().expect("an address"));
+        let server = tokio::spawn(async move { axum::serve(listener, app).await });
+        let egress = egress::Egress::new(&egress::EgressOptions::default()).expect("a client");
+        let root = TaskGroup::root("test");
+        for (words, own, other) in
+            [(&[url.as_str()][..], "a", "b"), (&[&url, "--model=b"], "b", "a")]
+        {
+            let mut models =
+                super::models(&args(words), &catalog::shipped(), &egress).await.expect("it starts");
+            if let Some(pending) = models.pending.take() {
+                pending.resolve(&root);
+            }
+            let shown = models.default_model();
+            let known = async {
+                while shown.others().is_empty() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), known).await.expect("it is asked");
+            assert_eq!((shown.get().model.as_str(), shown.others()), (own, vec![other.to_owned()]));
+        }
+        root.shutdown(Duration::from_secs(2)).await;
+        server.abort();
     }
 
     #[test]
