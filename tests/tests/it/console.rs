@@ -1,6 +1,6 @@
 //! The console in a browser without a window, at the service: a person's day in it, and what it weighs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -162,6 +162,35 @@ async fn long_sessions_and_phones_are_at_home_in_the_console() -> Result<()> {
     let (steps, report) = walk("phone.mjs", up.api(), &[], async |_| Ok(())).await?;
     ensure!(report["faults"] == json!([]), "{report:#}");
     ensure!(steps.last().is_some_and(|step| step == "signed out"), "{steps:?}");
+    up.stop(&world).await
+}
+
+// Issue 30: nothing walked from the printed link to a first answer, and no page of keys was opened.
+#[tokio::test]
+async fn a_printed_link_leads_to_a_first_answer() -> Result<()> {
+    executable()?; // report a missing executable first
+    let world = World::new().await?;
+    let up = world.up_of_owner(&[]).await?;
+    let link = up.cli()?.run(&["open", "--print"]).await?;
+    let link = link.out.trim().to_owned();
+    let refusal = json!({ "error": { "code": "invalid_api_key", "message": "no such key" } });
+    let refused = Script { status: Some(401), body: Some(refusal), ..Script::default() };
+    world.model().script(refused)?;
+    let more = [("link", link.as_str()), ("server", &world.model_url())];
+    let (steps, report) = walk("first.mjs", up.api(), &more, async |_| {
+        world.model().clear_scripts();
+        Ok(())
+    })
+    .await?;
+    ensure!(report["faults"] == json!([]), "{report:#}");
+    ensure!(steps.last().is_some_and(|step| step == "the link is spent"), "{steps:?}");
+    let dark = steps.iter().find_map(|step| step.strip_prefix("dark ")).context("a time")?;
+    ensure!(dark.parse::<u64>()? < DARK_MS, "a revoked key worked for {dark} ms");
+    // Both keys were really sent.
+    let sent = world.model().requests().into_iter();
+    let keys: BTreeSet<_> =
+        sent.filter_map(|sent| sent.headers.get("credential").cloned()).collect();
+    ensure!(keys.len() == 2, "{keys:?}");
     up.stop(&world).await
 }
 

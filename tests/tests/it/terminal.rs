@@ -7,7 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use journeys::{Api, World, eventually, executable, oracle};
 use rustix::process::Signal;
-use simulated_model::Script;
+use serde_json::{Value, json};
+use simulated_model::{Script, ScriptedCall};
 
 use crate::stock::released_client;
 
@@ -123,6 +124,13 @@ impl Terminal {
         found.with_context(|| format!("`{text}` is not on the screen:\n{last}"))
     }
 
+    /// Waits until the screen no longer shows `text`.
+    pub(crate) async fn until_gone(&self, text: &str) -> Result<()> {
+        let look = async || Ok((!self.screen()?.contains(text)).then_some(()));
+        let gone = eventually("a text leaves the screen", 60, look).await;
+        gone.with_context(|| format!("`{text}` is still on the screen"))
+    }
+
     /// Gives a prompt once the one before has ended, and waits until the screen shows `text`.
     pub(crate) async fn prompt(&self, prompt: &str, text: &str) -> Result<String> {
         self.type_text(prompt)?;
@@ -163,6 +171,78 @@ async fn the_released_terminal_shows_what_a_session_does() -> Result<()> {
     drop(terminal);
     oracle(up.api(), world.model()).await?;
     up.stop(&world).await
+}
+
+// Issue 30: the walk saw two cards of tools, and neither agents, models, providers nor the way back.
+#[tokio::test]
+async fn the_terminal_draws_each_tool_and_goes_back() -> Result<()> {
+    executable()?; // report a missing executable first
+    let client = released_client().await?;
+    let world = World::new().await?;
+    let place = world.workspace("terminal")?;
+    let file = place.join("a.txt");
+    std::fs::write(&file, "alpha\nbeta\n")?;
+    let up = world.up_with(&["--directory", place.to_str().context("UTF-8")?]).await?;
+    let page = format!("{}/healthz", world.model_url().trim_end_matches("/v1"));
+    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-gamma\n+delta\n*** End Patch";
+    script_call(&world, "patch it", "apply_patch", json!({ "patchText": patch }))?;
+    script_call(&world, "fetch it", "webfetch", json!({ "url": page, "format": "text" }))?;
+
+    let terminal =
+        Terminal::attach(&world, "home", &client, up.api().url(), up.api().key(), &place)?;
+    terminal.until("Ask anything").await?;
+    terminal.prompt("read a.txt", "Read a.txt").await?;
+    terminal.until("read: 1: alpha").await?;
+    terminal.prompt("edit a.txt replacing beta with gamma", "Edit a.txt").await?;
+    terminal.until("2 + gamma").await?;
+    terminal.until("edit: Edited a.txt").await?;
+    terminal.prompt("search for alpha", "Grep \"alpha\" (1 match)").await?;
+    terminal.until("grep: a.txt:1:alpha").await?;
+    terminal.prompt("list the files", "Glob \"*\" (1 match)").await?;
+    terminal.until("glob: a.txt").await?;
+    terminal.prompt("fetch it", &format!("WebFetch {page}")).await?;
+    terminal.until("That was fetch it").await?;
+    terminal.prompt("patch it", "Patched a.txt").await?;
+    terminal.until("2 + delta").await?;
+    terminal.until("That was patch it").await?;
+
+    // The last prompt goes back with its file, and comes again.
+    let reads = async |text: &str| {
+        let look = async || Ok((std::fs::read_to_string(&file)? == text).then_some(()));
+        eventually("the file's content", 60, look).await
+    };
+    reads("alpha\ndelta\n").await?;
+    terminal.press("C-x")?;
+    terminal.press("u")?;
+    terminal.until("1 message reverted").await?;
+    reads("alpha\ngamma\n").await?;
+    terminal.press("C-x")?;
+    terminal.press("r")?;
+    terminal.until_gone("1 message reverted").await?;
+    reads("alpha\ndelta\n").await?;
+
+    terminal.press("Tab")?;
+    terminal.until("Plan · ").await?;
+    terminal.press("Tab")?;
+    terminal.until_gone("Plan · ").await?;
+    terminal.prompt("/models", "Select model").await?;
+    terminal.press("Escape")?;
+    terminal.until_gone("Select model").await?;
+    terminal.prompt("/connect", "Connect a provider").await?;
+    terminal.until("Anthropic").await?;
+    drop(terminal);
+    oracle(up.api(), world.model()).await?;
+    up.stop(&world).await
+}
+
+/// Lets the model answer a prompt with one call, and then with a sentence.
+fn script_call(world: &World, prompt: &str, tool: &str, arguments: Value) -> Result<()> {
+    let call = ScriptedCall { name: tool.into(), arguments, id: None };
+    let first = Script { matches: prompt.into(), round: Some(0), ..Script::default() };
+    let last = Script { round: Some(1), text: Some(format!("That was {prompt}")), ..first.clone() };
+    world.model().script(Script { tool_calls: vec![call], ..first })?;
+    world.model().script(last)?;
+    Ok(())
 }
 
 /// An answer whose end waits until its gate is open.

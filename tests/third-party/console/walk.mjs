@@ -1,5 +1,6 @@
 // A person's day in the console. Each line of the output is a step that was seen on the screen; a line of input lets
 // the walk go on after `waits`. A failure ends with what the screen shows.
+import { text } from 'node:stream/consumers';
 import { axe, faultsOf } from './accessible.mjs';
 import { goOnAfter, launch, signIn, tab as opened, tellScreens, textsOf } from './browser.mjs';
 
@@ -101,6 +102,22 @@ async function walk() {
   const lines = await run.locator('.line').count();
   if (lines > 150) faults.push(`a long output has ${lines} lines on the page`);
   await run.getByRole('button', { name: /Ran/ }).click();
+
+  // More than the model sees: the two ends first, and all of it for who wants it.
+  await say(page, 'run seq 1 30000');
+  const cut = log(page).locator('[data-tool=shell]').last();
+  await cut.getByText('29999').waitFor();
+  await idle(page);
+  await cut.getByRole('button', { name: /Ran/ }).click();
+  await cut.getByText('The model saw this much of the output.').waitFor();
+  await cut.getByRole('button', { name: 'Show all' }).click();
+  await cut.getByRole('region', { name: /Output, 3000\d lines/ }).waitFor();
+  const saved = page.waitForEvent('download');
+  await cut.getByRole('button', { name: 'Download' }).click();
+  const kept = await text(await (await saved).createReadStream());
+  if (!kept.includes('\n15000\n')) faults.push(`the saved output has ${kept.length} letters`);
+  await accessible(page, 'a complete output');
+  await cut.getByRole('button', { name: /Ran/ }).click();
   seen('long output');
 
   await say(page, 'tell the story');
