@@ -4,6 +4,7 @@ pub(crate) mod native;
 pub(crate) mod stock;
 
 mod at;
+mod blob;
 pub(crate) mod dialect;
 pub(crate) mod extract;
 pub(crate) mod ignored;

@@ -36,4 +36,32 @@ impl Store {
         })
         .await
     }
+
+    /// Returns whether a result of the session names that complete output.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn has_kept_output(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        name: String,
+    ) -> Result<bool, StoreError> {
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                let has = sqlx::query_scalar!(
+                    r#"SELECT EXISTS (SELECT FROM session s
+                         JOIN tool_result t ON t.org_id = s.org_id AND t.incarnation = s.incarnation
+                     WHERE s.org_id = $1 AND s.id = $2 AND t.managed_path = '/tool-output/' || $3) AS "has!""#,
+                    org.0,
+                    session.as_str(),
+                    name,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                Ok(has)
+            })
+        })
+        .await
+    }
 }

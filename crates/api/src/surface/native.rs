@@ -21,6 +21,7 @@ pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod moves;
 pub(crate) mod oauth;
+pub(crate) mod outputs;
 pub(crate) mod own_logins;
 pub(crate) mod people;
 pub(crate) mod platform;

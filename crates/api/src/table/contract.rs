@@ -21,6 +21,7 @@ use crate::surface::native::keys::{Created, KeyView, NewKeyView, Revoked};
 use crate::surface::native::log::Log;
 use crate::surface::native::login::{LoggedIn, LoggedOut};
 use crate::surface::native::me::MeView;
+use crate::surface::native::outputs::{OUTPUT, OutputFile};
 use crate::surface::native::people::{Changed, PersonView};
 use crate::surface::native::recovery::{MadeCodes, NewCodesView};
 use crate::surface::native::repository::{BUNDLE, BundleFile, PATCH, PatchFile};
@@ -250,6 +251,14 @@ impl Reply for PatchFile {
     fn describe(_: &mut Schemas) -> Answer {
         let body = Some(json_schema!({ "type": "string" }));
         Answer { status: StatusCode::OK, body, is_page: false, media: PATCH, frame: None }
+    }
+}
+
+/// An output is text.
+impl Reply for OutputFile {
+    fn describe(_: &mut Schemas) -> Answer {
+        let body = Some(json_schema!({ "type": "string" }));
+        Answer { status: StatusCode::OK, body, is_page: false, media: OUTPUT, frame: None }
     }
 }
 

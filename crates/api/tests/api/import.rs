@@ -88,7 +88,7 @@ fn forged(lines: &[Value]) -> Vec<u8> {
 }
 
 /// Makes a session with two prompts that changed files, a tool with a complete output, and a title of its own.
-async fn travelled(world: &World, gateway: &Router) -> Result<String> {
+pub(crate) async fn travelled(world: &World, gateway: &Router) -> Result<String> {
     let (_, session) = session(world, gateway).await;
     let files = Files::new(world, &session).await?;
     files.write("a.txt", "one\ntwo\n")?;
@@ -111,7 +111,7 @@ async fn travelled(world: &World, gateway: &Router) -> Result<String> {
     Ok(session)
 }
 
-const OUTPUT: &str = "tool_long";
+pub(crate) const OUTPUT: &str = "tool_long";
 
 /// Settles a call whose complete output is a blob.
 async fn long_output(world: &World, turn: &crate::drain::Turn) -> Result<CallId> {

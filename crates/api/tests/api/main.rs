@@ -34,6 +34,7 @@ mod native;
 #[path = "../../../../tests/third-party/npm.rs"]
 mod npm;
 mod openapi;
+mod outputs;
 mod people;
 mod permission;
 mod providers;

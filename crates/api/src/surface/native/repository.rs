@@ -3,21 +3,19 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use blobs::BlobKey;
-use bytes::Bytes;
 use domain::OrgId;
-use futures::stream::try_unfold;
 use http::StatusCode;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use store::{BlobUse, OutRow, SessionRow};
 use tokio::time::{Instant, sleep};
 
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::at::At;
+use crate::surface::blob::stream_blob;
 use crate::surface::extract::CanRead;
 use crate::view::RepositoryView;
 
@@ -29,8 +27,6 @@ pub(crate) const BUNDLE: &str = "application/x-git-bundle";
 const LOOK: Duration = Duration::from_millis(250);
 /// How long a request waits for that. A large workspace takes a while, and a retry begins a new one.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// The bytes of a blob that are read at once.
-const PIECE: u64 = 1024 * 1024;
 
 /// A patch; 204 if nothing has changed.
 pub(crate) struct PatchFile(Response);
@@ -111,7 +107,7 @@ async fn out(
     }
     let mut response = match &made.blob {
         None => StatusCode::NO_CONTENT.into_response(),
-        Some((name, bytes)) => whole(state, org, name, *bytes, content)?,
+        Some((name, bytes)) => stream_blob(state, key_of(org, name)?, *bytes, content)?,
     };
     name(&mut response, &made)?;
     Ok(response)
@@ -129,30 +125,7 @@ fn name(response: &mut Response, made: &OutRow) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn whole(
-    state: &ApiState,
-    org: OrgId,
-    name: &str,
-    bytes: i64,
-    content: &'static str,
-) -> Result<Response, ApiError> {
-    let blobs = state.blobs().cloned().ok_or(ApiError::NotOffered(
-        "this gateway cannot read the workers' blobs: ask another one, or start it with the workers' --blob-url",
-    ))?;
-    let internal = |error: blobs::BlobError| ApiError::Internal(error.into());
-    let key = BlobKey::new(&org.to_string(), BlobUse::Out.kind(), name).map_err(internal)?;
-    let size = u64::try_from(bytes).unwrap_or(0);
-    let pieces = try_unfold((blobs, key, 0), move |(blobs, key, at)| async move {
-        if at >= size {
-            return Ok::<_, blobs::BlobError>(None);
-        }
-        let piece: Bytes = blobs.get_range(&key, at..(at + PIECE).min(size)).await?;
-        let next = at + piece.len() as u64;
-        Ok((!piece.is_empty()).then_some((piece, (blobs, key, next))))
-    });
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(content)),
-        (CONTENT_LENGTH, HeaderValue::from(size)),
-    ];
-    Ok((headers, Body::from_stream(pieces)).into_response())
+fn key_of(org: OrgId, name: &str) -> Result<BlobKey, ApiError> {
+    BlobKey::new(&org.to_string(), BlobUse::Out.kind(), name)
+        .map_err(|error| ApiError::Internal(error.into()))
 }

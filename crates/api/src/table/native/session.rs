@@ -3,7 +3,9 @@
 use access::Need::{SessionInspect, SessionPrompt, SessionRead};
 
 use super::{both, delete, get, patch, post};
-use crate::surface::native::{diff, export, fork, moves, repository, reverts, sessions, tree};
+use crate::surface::native::{
+    diff, export, fork, moves, outputs, repository, reverts, sessions, tree,
+};
 use crate::table::policy::Policy::Needs;
 use crate::table::route::Route;
 
@@ -29,6 +31,13 @@ pub(super) fn routes() -> Vec<Route> {
             "session.bundle",
             "Write a session's commits, and what is not committed, as a git bundle",
             repository::bundle,
+        ),
+        get(
+            "/platform/session/{session}/output/{output}",
+            Needs(SessionRead),
+            "session.output",
+            "Write a complete output, of which a result shows the ends",
+            outputs::show,
         ),
         get(
             "/platform/session/{session}/export",

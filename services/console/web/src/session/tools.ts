@@ -94,6 +94,10 @@ export function patchOf(call: ToolPart): string | undefined {
   return undefined;
 }
 
+/** Returns the address of a complete output, whose path the model is told. */
+export const outputOf = (session: string, path: string) =>
+  `/platform/session/${session}/output/${encodeURIComponent(path.split('/').at(-1)!)}`;
+
 /** Returns whether a call went wrong: it failed, or its command ended with a code that says so. */
 export const hasFailed = (call: ToolPart) => call.status === 'error' || (exitOf(call) ?? 0) !== 0;
 
