@@ -443,14 +443,14 @@ mod tests {
     // Finding trial-3 28: only the first of a server's models was listed.
     #[tokio::test]
     async fn all_models_of_a_server_are_listed() {
-        let list = r#"{"data":[{"id":"a"},{"id":"b"},{"id":"c\n"},{"id":""}]}"#;
-        let app =
-            axum::Router::new().route("/v1/models", axum::routing::get(move || async { list }));
+        const LIST: &str = r#"{"data":[{"id":"a"},{"id":"b"},{"id":"c\n"},{"id":""}]}"#;
+        let app = axum::Router::new().route("/v1/models", axum::routing::get(|| async { LIST }));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("--model-url=http://{}/v1", listener.local_addr().expect("an address"));
-        let server = tokio::spawn(async move { axum::serve(listener, app).await });
         let egress = egress::Egress::new(&egress::EgressOptions::default()).expect("a client");
         let root = TaskGroup::root("test");
+        let serves = TaskKind::new("model server", OnError::Log, OnCancel::Abort);
+        root.spawn(serves, async move { axum::serve(listener, app).await });
         for (words, own, other) in
             [(&[url.as_str()][..], "a", "b"), (&[&url, "--model=b"], "b", "a")]
         {
@@ -469,7 +469,6 @@ mod tests {
             assert_eq!((shown.get().model.as_str(), shown.others()), (own, vec![other.to_owned()]));
         }
         root.shutdown(Duration::from_secs(2)).await;
-        server.abort();
     }
 
     #[test]
