@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::body::{Body, Bytes};
@@ -46,6 +47,8 @@ pub(crate) struct Seen {
     pub(crate) resumed_after: Vec<String>,
     /// Bodies of the prompts, refused ones included.
     pub(crate) prompts: Vec<Value>,
+    /// Bodies of the requests for projects.
+    pub(crate) projects: Vec<Value>,
     /// Bodies of the requests for new sessions.
     pub(crate) created: Vec<Value>,
 }
@@ -57,6 +60,8 @@ struct Inner {
     /// The calls that were already refused once; `None` refuses none.
     stumbled: Option<Mutex<HashSet<String>>>,
     seen: Mutex<Seen>,
+    /// Whether it says that sessions may work in directories of this machine.
+    local_paths: AtomicBool,
     prompted: watch::Sender<Option<String>>,
     aborted: watch::Sender<bool>,
 }
@@ -94,6 +99,7 @@ impl Service {
             refusals: Mutex::new(refusals.iter().copied().collect()),
             stumbled,
             seen: Mutex::default(),
+            local_paths: AtomicBool::new(true),
             prompted: watch::Sender::new(None),
             aborted: watch::Sender::new(false),
         });
@@ -109,6 +115,11 @@ impl Service {
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
         self.inner.seen.lock().expect("no test panics while it looks")
+    }
+
+    /// Says from now on that sessions work in workspaces of the service only.
+    pub(crate) fn refuse_paths(&self) {
+        self.inner.local_paths.store(false, Ordering::Relaxed);
     }
 
     /// Waits until the service has the prompt.
@@ -149,7 +160,14 @@ async fn answer(
         return answer;
     }
     match (method.as_str(), path) {
-        ("POST", "/project/init") => Json(json!({"id": "prj_1"})).into_response(),
+        ("POST", "/project/init") => {
+            let asked: Value = serde_json::from_slice(&body).expect("a JSON body");
+            lock(&inner.seen).projects.push(asked);
+            Json(json!({"id": "prj_1"})).into_response()
+        }
+        ("GET", "/platform/me") => {
+            Json(json!({"local_paths": inner.local_paths.load(Ordering::Relaxed)})).into_response()
+        }
         ("GET", "/config") => Json(json!({"model": "sim/simulated"})).into_response(),
         ("POST", "/project/prj_1/session") => {
             let asked: Value = serde_json::from_slice(&body).expect("a JSON body");
