@@ -11,7 +11,7 @@ use store::{MAX_INBOX_BYTES, MAX_INBOX_INPUTS, StoreError};
 
 type Cause = Box<dyn Error + Send + Sync>;
 
-/// What every request says while the database is away.
+/// The sentence of every request while the database is away.
 const NO_DATABASE: &str = "the database does not answer; ask again";
 
 /// The reason why a request failed. Its message is for the client; a cause is only logged.

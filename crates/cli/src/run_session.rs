@@ -177,7 +177,8 @@ fn title(args: &RunArgs, prompt: &str) -> Option<String> {
 /// resolved, so that one directory is one Location. A workspace of the service is on no machine.
 pub(crate) fn directory(given: Option<&Path>, shares_paths: bool) -> Result<String, CliError> {
     let given = given.unwrap_or(Path::new("."));
-    let shares_paths = shares_paths && !(given.starts_with(MANAGED) && !given.exists());
+    let is_managed = given.starts_with(MANAGED) && !given.exists();
+    let shares_paths = shares_paths && !is_managed;
     let wrong = |why: String| {
         CliError::Usage(format!(
             "--directory {}: {why}; name an existing directory",

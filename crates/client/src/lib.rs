@@ -63,7 +63,7 @@ struct Inner {
     url: String,
     key: KeySource,
     pace: Pace,
-    /// What the service has said about its directories.
+    /// The service's answer about its directories.
     shares_paths: OnceCell<bool>,
 }
 

@@ -171,9 +171,9 @@ impl Caller {
             Answer::Done(answer) => Ok(answer),
             Answer::Refused(error) => Err(error),
             Answer::Elsewhere(_) => {
-                Err(unreachable(&self.peers, &Tried::only(peer, "not the leader".to_owned())))
+                Err(unreachable(&self.peers, &Tried::from_one(peer, "not the leader".to_owned())))
             }
-            Answer::Failed(reason) => Err(unreachable(&self.peers, &Tried::only(peer, reason))),
+            Answer::Failed(reason) => Err(unreachable(&self.peers, &Tried::from_one(peer, reason))),
         }
     }
 
@@ -273,12 +273,12 @@ fn reason(error: &reqwest::Error) -> String {
     }
 }
 
-/// What the members have said, each by its last answer.
+/// The members' answers, of each the last one.
 #[derive(Default)]
 struct Tried(Vec<(String, String)>);
 
 impl Tried {
-    fn only(peer: &str, reason: String) -> Self {
+    fn from_one(peer: &str, reason: String) -> Self {
         Self(vec![(peer.to_owned(), reason)])
     }
 

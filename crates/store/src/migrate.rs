@@ -40,13 +40,13 @@ pub async fn migrate(migrate_url: &str) -> Result<(), StoreError> {
     migrate_noting(migrate_url, || tracing::warn!("{why}")).await
 }
 
-/// Like [`migrate`]. Calls `waits` once when another transaction holds a lock, before it waits for it.
+/// Like [`migrate`]. Calls `note_wait` once when another transaction holds a lock, before it waits for it.
 ///
 /// # Errors
 /// Those of [`migrate`].
-pub async fn migrate_noting(migrate_url: &str, waits: impl FnMut()) -> Result<(), StoreError> {
+pub async fn migrate_noting(migrate_url: &str, note_wait: impl FnMut()) -> Result<(), StoreError> {
     let mut connection = connect(migrate_url).await?;
-    let migrated = retrying(&mut connection, waits).await;
+    let migrated = retrying(&mut connection, note_wait).await;
     // The connection's end releases the lock, also after an error.
     connection.close().await?;
     migrated
@@ -78,7 +78,7 @@ pub fn refuse_older(version: i64) -> Result<(), StoreError> {
 
 async fn retrying(
     connection: &mut PgConnection,
-    mut waits: impl FnMut(),
+    mut note_wait: impl FnMut(),
 ) -> Result<(), StoreError> {
     sqlx::raw_sql(AssertSqlSafe(format!("SET lock_timeout = '{LOCK_TIMEOUT}'")))
         .execute(&mut *connection)
@@ -87,7 +87,7 @@ async fn retrying(
         match attempt(connection).await {
             Err(MigrationError::Locked) => {
                 if nth == 1 {
-                    waits();
+                    note_wait();
                 }
                 tokio::time::sleep(PAUSE).await;
             }

@@ -154,8 +154,9 @@ async fn whatever_is_shown_a_silent_database_is_named() -> Result<()> {
                 crate::logins::of_page("POST", "/platform/login/key", Some(&key))
             }
         });
-        let answers = shown.map(async |asked| {
-            let response = send(&gateway, asked).await;
+        let gateway = &gateway;
+        let answers = shown.map(|asked| async move {
+            let response = send(gateway, asked).await;
             (response.status(), crate::world::json(response).await)
         });
         let answers = timeout(Duration::from_secs(60), futures::future::join_all(answers)).await?;

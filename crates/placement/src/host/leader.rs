@@ -106,7 +106,7 @@ impl Leading {
 
     /// Records that a worker got a Location, which it will work on.
     pub(crate) fn note_assignment(&self, incarnation: Incarnation) {
-        self.watch(|watch| watch.give(incarnation));
+        self.watch(|watch| watch.note_assignment(incarnation));
     }
 
     /// Sweeps before the next tick, because a worker or some work became free.

@@ -82,7 +82,7 @@ impl Watch {
     }
 
     /// Records that a worker got a Location, which it will work on.
-    pub(crate) fn give(&mut self, incarnation: Incarnation) {
+    pub(crate) fn note_assignment(&mut self, incarnation: Incarnation) {
         let Some(heard) = self.workers.get_mut(&incarnation) else { return };
         let now = self.listened;
         heard.got.retain(|(at, _)| now < *at + UNCOUNTED);
@@ -93,7 +93,7 @@ impl Watch {
     }
 
     /// Returns a worker's drains, with those of Locations that its heartbeats cannot count yet.
-    fn work(&self, incarnation: Incarnation) -> usize {
+    fn count_work(&self, incarnation: Incarnation) -> usize {
         let Some(Heard { said, got, .. }) = self.workers.get(&incarnation) else { return 0 };
         let recent = got.iter().filter(|(at, _)| self.listened < *at + UNCOUNTED);
         let recent: usize = recent.map(|(_, count)| count).sum();
@@ -148,7 +148,7 @@ impl Watch {
         let mut load = Load::default();
         for incarnation in live {
             let said = self.said(incarnation);
-            load.work.insert(incarnation, self.work(incarnation));
+            load.work.insert(incarnation, self.count_work(incarnation));
             if said.draining {
                 load.draining.insert(incarnation);
             }
@@ -231,15 +231,15 @@ mod tests {
             watch.hear(worker, Said { busy, ..Said::default() });
         };
         let work = |watch: &Watch| watch.load([worker].into_iter()).work[&worker];
-        watch.give(worker);
+        watch.note_assignment(worker);
         assert_eq!(work(&watch), 0, "nobody was heard yet");
         beat(&mut watch, 1);
-        watch.give(worker);
-        watch.give(worker);
+        watch.note_assignment(worker);
+        watch.note_assignment(worker);
         assert_eq!(work(&watch), 3);
         listen(&mut watch, 5);
         beat(&mut watch, 1);
-        watch.give(worker);
+        watch.note_assignment(worker);
         assert_eq!(work(&watch), 4, "this heartbeat may have been too early for the first two");
         listen(&mut watch, 5);
         beat(&mut watch, 3);

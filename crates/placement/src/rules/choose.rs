@@ -41,7 +41,7 @@ pub fn choose(
         load.quiet
             .contains(&left)
             .cmp(&load.quiet.contains(&right))
-            .then_with(|| fullness(a, b, |one| work(one, load)))
+            .then_with(|| fullness(a, b, |one| count_work(one, load)))
             .then_with(|| fullness(a, b, |one| leases(one, load)))
             .then_with(|| affinity(location, left).cmp(&affinity(location, right)))
     };
@@ -64,10 +64,10 @@ fn is_much_fuller(known: &Standing, best: &Standing, load: &Load) -> bool {
         (left as u128) * u128::from(best.worker.slots)
             > (right as u128) * u128::from(known.worker.slots)
     };
-    is_over(work) || is_over(leases)
+    is_over(count_work) || is_over(leases)
 }
 
-fn work(standing: &Standing, load: &Load) -> usize {
+fn count_work(standing: &Standing, load: &Load) -> usize {
     let incarnation = standing.worker.incarnation;
     let count = |counts: &BTreeMap<Incarnation, usize>| counts.get(&incarnation).copied();
     count(&load.work).unwrap_or(0) + count(&load.planned).unwrap_or(0)
