@@ -86,15 +86,14 @@ async fn run_works_where_the_service_says_that_it_can() {
     let given = ["--directory", "/workspace"];
     let named = Some("/workspace".to_owned());
     for (has_paths, words, project, directory) in [
-        (true, &[][..], Some(here.clone()), Some(here)),
-        (true, &given, named.clone(), named.clone()),
-        (false, &[], None, None),
-        (false, &given, named.clone(), named),
+        (Some(true), &[][..], Some(here.clone()), Some(here.clone())),
+        (Some(true), &given, named.clone(), named.clone()),
+        (Some(false), &[], None, None),
+        (Some(false), &given, named.clone(), named),
+        (None, &[], Some(here.clone()), Some(here)),
     ] {
         let service = Service::start(vec![whole()]).await;
-        if !has_paths {
-            service.refuse_paths();
-        }
+        service.say_of_paths(has_paths);
         let mut run = command(&service.url, &[&["run", "hello"], words].concat());
         run.current_dir(folder.path());
         let (code, out, err) = told(&output(run.spawn().expect("it starts")).await);

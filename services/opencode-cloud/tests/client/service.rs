@@ -2,7 +2,6 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::body::{Body, Bytes};
@@ -60,8 +59,8 @@ struct Inner {
     /// The calls that were already refused once; `None` refuses none.
     stumbled: Option<Mutex<HashSet<String>>>,
     seen: Mutex<Seen>,
-    /// Whether it says that sessions may work in directories of this machine.
-    local_paths: AtomicBool,
+    /// Whether it says that sessions may work in directories of this machine; `None` says it to nobody.
+    local_paths: Mutex<Option<bool>>,
     prompted: watch::Sender<Option<String>>,
     aborted: watch::Sender<bool>,
 }
@@ -99,7 +98,7 @@ impl Service {
             refusals: Mutex::new(refusals.iter().copied().collect()),
             stumbled,
             seen: Mutex::default(),
-            local_paths: AtomicBool::new(true),
+            local_paths: Mutex::new(Some(true)),
             prompted: watch::Sender::new(None),
             aborted: watch::Sender::new(false),
         });
@@ -117,9 +116,9 @@ impl Service {
         self.inner.seen.lock().expect("no test panics while it looks")
     }
 
-    /// Says from now on that sessions work in workspaces of the service only.
-    pub(crate) fn refuse_paths(&self) {
-        self.inner.local_paths.store(false, Ordering::Relaxed);
+    /// Says this from now on about directories of this machine, or refuses to say it.
+    pub(crate) fn say_of_paths(&self, local_paths: Option<bool>) {
+        *lock(&self.inner.local_paths) = local_paths;
     }
 
     /// Waits until the service has the prompt.
@@ -165,9 +164,10 @@ async fn answer(
             lock(&inner.seen).projects.push(asked);
             Json(json!({"id": "prj_1"})).into_response()
         }
-        ("GET", "/platform/me") => {
-            Json(json!({"local_paths": inner.local_paths.load(Ordering::Relaxed)})).into_response()
-        }
+        ("GET", "/platform/me") => match *lock(&inner.local_paths) {
+            Some(local_paths) => Json(json!({"local_paths": local_paths})).into_response(),
+            None => refusal(StatusCode::FORBIDDEN, "FORBIDDEN", "this needs `me.read`"),
+        },
         ("GET", "/config") => Json(json!({"model": "sim/simulated"})).into_response(),
         ("POST", "/project/prj_1/session") => {
             let asked: Value = serde_json::from_slice(&body).expect("a JSON body");
