@@ -133,12 +133,12 @@ async fn listen(
 
 /// A worker's answer to probes. Cheap to clone.
 #[derive(Clone)]
-pub struct Readiness {
+pub struct WorkerReadiness {
     pulse: Arc<Pulse>,
     clock: Arc<dyn Clock>,
 }
 
-impl Readiness {
+impl WorkerReadiness {
     /// Returns what keeps the worker from being of use: it stops, the database does not answer it, or placement has
     /// accepted no heartbeat for ten seconds. `None` when nothing does.
     #[must_use]
@@ -150,8 +150,8 @@ impl Readiness {
 impl RunningWorker {
     /// Returns this worker's answer to probes.
     #[must_use]
-    pub fn readiness(&self) -> Readiness {
-        Readiness { pulse: self.pulse.clone(), clock: self.clock.clone() }
+    pub fn readiness(&self) -> WorkerReadiness {
+        WorkerReadiness { pulse: self.pulse.clone(), clock: self.clock.clone() }
     }
 
     /// Returns the worker's current incarnation.

@@ -42,7 +42,7 @@ use leader::Leading;
 pub use local::LocalPlacement;
 use machine::SharedState;
 use network::Network;
-pub use node::{NodeError, PlacementNode, Readiness};
+pub use node::{MemberReadiness, NodeError, PlacementNode};
 pub use options::{Options, Timing};
 pub use sweep::{ReadyWork, ReadyWorkError, SWEEP_LIMIT};
 use types::{Metrics, Raft};

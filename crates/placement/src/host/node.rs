@@ -68,9 +68,9 @@ pub enum NodeError {
 
 /// A member's answer to probes. Cheap to clone.
 #[derive(Clone)]
-pub struct Readiness(Arc<Host>);
+pub struct MemberReadiness(Arc<Host>);
 
-impl Readiness {
+impl MemberReadiness {
     /// Returns what keeps the member from being of use: no group, or no majority for ten seconds. `None` when nothing
     /// does.
     #[must_use]
@@ -228,8 +228,8 @@ impl PlacementNode {
 
     /// Returns this member's answer to probes.
     #[must_use]
-    pub fn readiness(&self) -> Readiness {
-        Readiness(self.host.clone())
+    pub fn readiness(&self) -> MemberReadiness {
+        MemberReadiness(self.host.clone())
     }
 
     /// Founds a group that includes this member, like `POST /placement/init`.
