@@ -231,6 +231,7 @@ class Chart(unittest.TestCase):
 
     def test_secrets_of_ones_own_need_no_job(self):
         made = [item["metadata"]["name"] for item, _ in pods(rendered("minimal")) if item["kind"] == "Job"]
+        made = [name[:-9] if "-found-" in name else name for name in made]
         self.assertEqual(sorted(made), ["oc-opencode-cloud-found", "oc-opencode-cloud-migrate", "oc-opencode-cloud-secrets"])
         own = rendered("own-secrets")
         self.assertEqual([item for item in own if item["metadata"]["name"].endswith(("-secrets", "-setup"))], [])
@@ -244,11 +245,36 @@ class Chart(unittest.TestCase):
             self.assertEqual(container[probe]["httpGet"]["scheme"], "HTTPS")
         self.assertIn({"name": "tls", "secret": {"secretName": "oc-tls", "defaultMode": 0o440}}, pod["volumes"])
 
+    def test_a_pod_is_ready_when_it_is_of_use(self):
+        """Finding ops B6: a rollout replaced every good worker by one that placement refuses."""
+        for name in names():
+            for item, pod in pods(rendered(name)):
+                for container in pod["containers"]:
+                    probe = container.get("readinessProbe", {}).get("httpGet")
+                    if item["metadata"]["name"].endswith("-nats") or not probe:
+                        continue
+                    self.assertEqual(probe["path"], "/readyz", item["metadata"]["name"])
+                    for other in ("startupProbe", "livenessProbe"):
+                        self.assertEqual(container[other]["httpGet"]["path"], "/healthz", item["metadata"]["name"])
+
+    def test_the_group_is_founded_before_anything_is_ready(self):
+        """A member is ready once its group is founded: a hook that waits for members would wait for itself."""
+        names = []
+        for values in (MINIMAL, MINIMAL, {**MINIMAL, "image": {"tag": "other"}}, {**MINIMAL, "placement": {"members": 5}}):
+            objects = render(values, is_install=True)[1]
+            job = next(item for item in objects if "-found-" in item["metadata"]["name"])
+            self.assertNotIn("annotations", job["metadata"])
+            names.append(job["metadata"]["name"])
+        self.assertEqual(names[0], names[1])
+        self.assertEqual(len(set(names)), 3, "a Job cannot change")
+        services = [item for item in render(MINIMAL)[1] if item["kind"] == "Service" and item["metadata"]["name"].endswith("-placement")]
+        self.assertEqual([item["spec"]["publishNotReadyAddresses"] for item in services], [True])
+
     def test_members_of_placement_keep_their_names(self):
         objects = rendered("everything")
         placement = next(item for item in objects if item["metadata"]["name"] == "agents-placement" and item["kind"] == "StatefulSet")
         self.assertEqual((placement["spec"]["replicas"], placement["spec"]["ordinals"]), (5, {"start": 4}))
-        found = next(pod for item, pod in pods(objects) if item["metadata"]["name"] == "agents-found")
+        found = next(pod for item, pod in pods(objects) if item["metadata"]["name"].startswith("agents-found-"))
         words = found["containers"][0]["args"]
         self.assertEqual(words[3:], [f"{n}=http://agents-placement-{n}.agents-placement:4301" for n in range(4, 9)])
         peers = [entry["value"] for entry in placement["spec"]["template"]["spec"]["containers"][0]["env"] if entry["name"].endswith("PEERS")]

@@ -38,6 +38,7 @@ class Release(unittest.TestCase):
         # Quickly: an executable with all that debuggers read is large.
         command = [str(ROOT / "infra/release/pack"), program, str(packed)]
         archive = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PACK_LEVEL": "1"}).stdout.strip()
+        self.assertIn(f"opencode-cloud-{(packed / 'latest.txt').read_text().strip()}-", archive)
         subprocess.run(["sha256sum", "--check", "--strict", f"{archive}.sha256"], check=True, cwd=packed, capture_output=True)
         subprocess.run(["tar", "--strip-components=1", "-xzf", archive, "-C", str(usr)], check=True)
         return usr

@@ -11,6 +11,9 @@ use store::{MAX_INBOX_BYTES, MAX_INBOX_INPUTS, StoreError};
 
 type Cause = Box<dyn Error + Send + Sync>;
 
+/// The sentence of every request while the database is away.
+const NO_DATABASE: &str = "the database does not answer; ask again";
+
 /// The reason why a request failed. Its message is for the client; a cause is only logged.
 ///
 /// The middleware in `table/scope.rs` turns it into a body, because that knows the request id and the dialect.
@@ -282,10 +285,17 @@ impl From<StoreError> for ApiError {
                 message: "another call is changing the same thing; ask again",
                 cause: Some(error.into()),
             },
-            error @ StoreError::Database(_) => Self::Unavailable {
-                message: "the database does not answer; ask again",
+            error @ StoreError::Database(_) if error.is_full() => Self::Unavailable {
+                message: "the database's disk is full; ask again once whoever runs the service has made room",
                 cause: Some(error.into()),
             },
+            error @ StoreError::Database(_) if error.has_too_many_clients() => Self::Unavailable {
+                message: "the database has as many connections as it allows; ask again",
+                cause: Some(error.into()),
+            },
+            error @ StoreError::Database(_) => {
+                Self::Unavailable { message: NO_DATABASE, cause: Some(error.into()) }
+            }
             error @ (StoreError::Schema(_) | StoreError::Unreadable(_)) => {
                 Self::Internal(error.into())
             }
@@ -331,10 +341,7 @@ impl From<AuthError> for ApiError {
             | AuthError::Unknown
             | AuthError::LoginOver => Self::Unauthenticated(error.to_string()),
             AuthError::PutOff(why) => why.into(),
-            AuthError::Unavailable(cause) => Self::Unavailable {
-                message: "the API key could not be checked; ask again",
-                cause: Some(cause.into()),
-            },
+            AuthError::Unavailable(cause) => cause.into(),
         }
     }
 }
@@ -347,6 +354,7 @@ impl From<PutOff> for ApiError {
                 code: "TOO_MANY",
                 message: "this address has sent too many unknown keys, codes or links; wait ten seconds, then try again",
             },
+            PutOff::NoAnswer => Self::Unavailable { message: NO_DATABASE, cause: None },
             PutOff::Busy => Self::Unavailable {
                 message: "too many keys, codes and links are being checked; try again",
                 cause: None,

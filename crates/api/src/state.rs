@@ -69,6 +69,7 @@ struct Shared {
     authenticator: Arc<Authenticator>,
     providers: Providers,
     tasks: TaskGroup,
+    placement: Arc<dyn Placement>,
     waker: Arc<Waker>,
     hub: Arc<Hub>,
     feeds: Arc<Feeds>,
@@ -100,7 +101,7 @@ impl ApiState {
             settings,
             spools,
         } = parts;
-        let waker = Waker::new(signals.clone(), placement, clock.clone(), tasks.clone());
+        let waker = Waker::new(signals.clone(), placement.clone(), clock.clone(), tasks.clone());
         let hub = Hub::start(store.clone(), signals, waker.clone(), &tasks);
         let (its, known) = (tasks.clone(), settings.clone());
         let feeds = Feeds::new(store.clone(), hub.clone(), clock.clone(), its, known);
@@ -125,6 +126,7 @@ impl ApiState {
                 authenticator,
                 providers,
                 tasks,
+                placement,
                 waker,
                 hub,
                 feeds,
@@ -140,6 +142,11 @@ impl ApiState {
                 serving,
             }),
         }
+    }
+
+    /// Returns placement.
+    pub(crate) fn placement(&self) -> &dyn Placement {
+        &*self.shared.placement
     }
 
     /// Makes `/readyz` answer 503 from now on, so that load balancers stop sending requests. Requests that still

@@ -70,6 +70,9 @@ pub enum PutOff {
     /// Too many look-ups were under way, so this one waited too long. Retry.
     #[error("too many keys, codes and links are being checked")]
     Busy,
+    /// The database has answered no look-up for as long as this one waited. Retry.
+    #[error("the database does not answer")]
+    NoAnswer,
     /// The address has sent many unknown secrets, and this is another one.
     #[error("this address has sent too many unknown keys, codes or links")]
     TooMany,
@@ -132,6 +135,8 @@ pub struct Authenticator {
     /// Bounds those that wait to be screened.
     screens: Semaphore,
     misses: Mutex<Misses>,
+    /// The (monotonic) time of the last look-up that the database answered, whatever it said.
+    answered: Mutex<Duration>,
 }
 
 impl Authenticator {
@@ -140,13 +145,13 @@ impl Authenticator {
     pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
         let (cache, misses) = (Mutex::default(), Mutex::default());
         let (places, screens) = (Semaphore::new(LOOKUPS), Semaphore::new(SCREENED));
-        Self { store, clock, cache, places, screens, misses }
+        Self { store, clock, cache, places, screens, misses, answered: Mutex::default() }
     }
 
     /// Returns the belief in what a request shows. `peer` is the caller's address, if known.
     ///
     /// # Errors
-    /// [`AuthError`]: 401, except [`AuthError::Unavailable`] and [`PutOff::Busy`] (503) and [`PutOff::TooMany`] (429).
+    /// [`AuthError`]: 401, except [`AuthError::Unavailable`], [`PutOff::Busy`] and [`PutOff::NoAnswer`] (503) and [`PutOff::TooMany`] (429).
     pub async fn authenticate(
         &self,
         shown: &Shown,
@@ -188,12 +193,16 @@ impl Authenticator {
             }
             (Shown::Key(_), _) => self.store.key_by_hash(hash.to_vec(), self.clock.now_ms()).await,
         };
+        if !matches!(answer, Err(StoreError::Database(_))) {
+            self.note_answer();
+        }
         match answer {
             Ok(proof) => Ok(self.believe(hash, &proof, asked)),
             Err(StoreError::NotFound) => {
                 self.note_unknown(hash, peer);
                 Err(unknown())
             }
+            Err(error) if error.is_crowded() => Err(self.why_late(asked).into()),
             Err(error) => Err(AuthError::Unavailable(error)),
         }
     }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use reqwest::Url;
+use serde_json::Value;
 
 use crate::CliError;
 use crate::output::Screen;
+use crate::render::printable;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,7 +18,7 @@ pub struct ReadyArgs {
     /// The role's own URL
     #[arg(value_name = "URL", default_value = "http://127.0.0.1:4096")]
     pub url: Url,
-    /// Ask only whether the process answers; workers and placement members know nothing more
+    /// Ask only whether the process answers
     #[arg(long)]
     pub live: bool,
 }
@@ -52,8 +54,10 @@ pub(crate) async fn execute(args: ReadyArgs, screen: &mut Screen) -> Result<u8, 
         Ok(answer) => {
             let status = answer.status();
             let body = answer.text().await.unwrap_or_default();
-            let body: String = body.chars().take(200).collect();
-            (1, format!("{url}: not ready ({status}): {}", body.trim()))
+            let said: Option<Value> = serde_json::from_str(&body).ok();
+            let said = said.as_ref().and_then(|body| body["error"]["message"].as_str());
+            let why = printable::line(said.unwrap_or(body.trim()), 400);
+            (1, format!("{url}: not ready ({status}): {why}"))
         }
         Err(error) => {
             let why = client::reason(&error);

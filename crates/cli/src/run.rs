@@ -146,12 +146,15 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let (model, opened, log) = patiently(screen, opened).await?;
     let variant = check_variant(&client, &args, model.as_ref(), &opened, screen).await?;
     let Opened { session, is_new, .. } = opened;
-    if is_new && sent_nothing && args.repo.is_none() && client.is_local() {
+    let is_plain = is_new && sent_nothing && args.repo.is_none();
+    if is_plain && client.shares_paths().await? {
         let directory = args.directory.as_deref().unwrap_or(Path::new("."));
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
         if let Some(warning) = wide_directory_warning(&directory) {
             screen.err.say(&printable::line(&warning, 2_000))?;
         }
+    } else if is_plain && args.directory.is_none() && !args.json {
+        screen.err.say(NOT_HERE)?;
     }
     let mut prompt = request(&args, MessageId::mint(&mut mint), text, model);
     prompt.variant = variant;
@@ -197,6 +200,10 @@ fn request(
         ..PromptRequest::text(message, text, model)
     }
 }
+
+/// The notice for a person who may expect the files of the directory that they are in.
+const NOT_HERE: &str = "the session works in an empty workspace of the service, not in this directory; \
+    `run --here` takes this repository along";
 
 /// How long the start may take before a message appears.
 const SILENCE: Duration = Duration::from_secs(2);

@@ -14,6 +14,9 @@ use crate::render::printable;
 use crate::run::RunArgs;
 use crate::session_name::{find_session, newest_in};
 
+/// The folder of the service's own workspaces, by which clients know them.
+const MANAGED: &str = "/workspace";
+
 /// The session to use.
 pub(crate) struct Opened {
     pub(crate) session: SessionId,
@@ -39,11 +42,13 @@ impl Opened {
 
 /// Returns the newest session of the directory that is not a child.
 async fn last_session(client: &Client, args: &RunArgs) -> Result<Opened, CliError> {
-    let directory = directory(args.directory.as_deref(), client.is_local())?;
+    let shares_paths = client.shares_paths().await?;
+    let directory = directory(args.directory.as_deref(), shares_paths)?;
     let last = newest_in(client, &directory).await?.ok_or_else(|| {
         let directory = printable::line(&directory, 200);
+        let other = if shares_paths { "" } else { ", or name one with --session" };
         CliError::Usage(format!(
-            "there is no session in {directory} to continue; leave -c out to start one"
+            "there is no session in {directory} to continue; leave -c out to start one{other}"
         ))
     })?;
     Ok(Opened::existing(last))
@@ -103,7 +108,7 @@ pub(crate) async fn open_session(
     if let Some(id) = &args.session {
         let session = client.session(&find_session(client, Some(id)).await?).await?;
         if let Some(given) = &args.directory {
-            stays(&session, given, client.is_local())?;
+            stays(&session, given, client.shares_paths().await?)?;
         }
         return Ok(Opened::existing(session));
     }
@@ -114,23 +119,31 @@ pub(crate) async fn open_session(
         let made = client.create_session_with(&fresh, project, begins, agent, model, title).await?;
         return Ok(Opened::new(made));
     }
-    // A service on another machine does not have this directory. Without --directory it uses a workspace.
-    let directory = match (&args.repo, &args.directory, client.is_local()) {
-        (Some(repo), _, _) => Some(named(repo)),
-        (None, None, false) => None,
-        (None, given, is_local) => Some(directory(given.as_deref(), is_local)?),
+    let (project, directory) = match (&args.repo, &args.directory) {
+        (Some(repo), _) => (Some(named(repo)), Some(named(repo))),
+        // A service that does not have this directory gives the session a workspace that no other session has.
+        (None, None) if !client.shares_paths().await? => (None, Some(own_workspace(&fresh))),
+        (None, given) => {
+            let directory = directory(given.as_deref(), client.shares_paths().await?)?;
+            (Some(directory.clone()), Some(directory))
+        }
     };
-    let project = client.init_project(directory.as_deref()).await?;
+    let project = client.init_project(project.as_deref()).await?;
     let session = client
         .create_session(&fresh, &project.id, directory.as_deref(), agent, model, title.as_deref())
         .await?;
     Ok(Opened::new(session))
 }
 
+/// Returns the workspace of the service that is a session's own.
+fn own_workspace(session: &SessionId) -> String {
+    format!("{MANAGED}/{session}")
+}
+
 /// Refuses a directory other than the session's. Only a Move changes that.
-fn stays(session: &SessionView, given: &Path, is_local: bool) -> Result<(), CliError> {
+fn stays(session: &SessionView, given: &Path, shares_paths: bool) -> Result<(), CliError> {
     let own = Path::new(&session.directory);
-    if given == own || Path::new(&directory(Some(given), is_local)?) == own {
+    if given == own || Path::new(&directory(Some(given), shares_paths)?) == own {
         return Ok(());
     }
     let (id, given) = (&session.id, given.display());
@@ -160,19 +173,21 @@ fn title(args: &RunArgs, prompt: &str) -> Option<String> {
     Some(line.chars().take(BOUND).collect())
 }
 
-/// Returns the directory for the service. On this machine it must exist, and links are resolved, so that one
-/// directory is one Location.
-pub(crate) fn directory(given: Option<&Path>, is_local: bool) -> Result<String, CliError> {
+/// Returns the directory for the service. If sessions work in directories of this machine, it must exist, and links are
+/// resolved, so that one directory is one Location. A workspace of the service is on no machine.
+pub(crate) fn directory(given: Option<&Path>, shares_paths: bool) -> Result<String, CliError> {
     let given = given.unwrap_or(Path::new("."));
+    let is_managed = given.starts_with(MANAGED) && !given.exists();
+    let shares_paths = shares_paths && !is_managed;
     let wrong = |why: String| {
         CliError::Usage(format!(
             "--directory {}: {why}; name an existing directory",
             given.display()
         ))
     };
-    let path = if is_local { given.canonicalize() } else { std::path::absolute(given) };
+    let path = if shares_paths { given.canonicalize() } else { std::path::absolute(given) };
     let path = path.map_err(|error| wrong(cause_text(&error)))?;
-    if is_local && !path.is_dir() {
+    if shares_paths && !path.is_dir() {
         return Err(wrong("not a directory".into()));
     }
     path.into_os_string().into_string().map_err(|_| wrong("not UTF-8".into()))
@@ -246,9 +261,9 @@ mod tests {
         std::os::unix::fs::symlink(&real, &link).expect("a link");
         stays(&session(&real), &link, true).expect("the same directory");
         let managed = Path::new("/workspace/x");
-        for is_local in [true, false] {
-            stays(&session(managed), Path::new("/workspace/x/"), is_local).expect("the same");
-            let error = stays(&session(managed), &real, is_local).expect_err("another one");
+        for shares_paths in [true, false] {
+            stays(&session(managed), Path::new("/workspace/x/"), shares_paths).expect("the same");
+            let error = stays(&session(managed), &real, shares_paths).expect_err("another one");
             assert_eq!(error.exit_code(), 2);
             let told = format!("session move ses_1 --directory {}", real.display());
             assert!(error.to_string().ends_with(&told), "{error}");

@@ -104,11 +104,14 @@ impl ListArgs {
     /// # Errors
     /// [`CliError`].
     pub(crate) async fn sessions(&self, client: &Client) -> Result<Value, CliError> {
-        let directory = self.directory.as_ref().map(|path| {
-            let here =
-                if client.is_local() { path.canonicalize() } else { std::path::absolute(path) };
-            here.unwrap_or_else(|_| path.clone()).to_string_lossy().into_owned()
-        });
+        let directory = match &self.directory {
+            None => None,
+            Some(path) => {
+                let shared = client.shares_paths().await?;
+                let here = if shared { path.canonicalize() } else { std::path::absolute(path) };
+                Some(here.unwrap_or_else(|_| path.clone()).to_string_lossy().into_owned())
+            }
+        };
         let query = SessionsQuery {
             archived: self.archived,
             search: self.search.clone(),

@@ -24,7 +24,7 @@ pub(crate) async fn find_session(
     given: Option<&SessionId>,
 ) -> Result<SessionId, CliError> {
     let Some(id) = given else {
-        let here = directory(None, client.is_local())?;
+        let here = directory(None, client.shares_paths().await?)?;
         let last = newest_in(client, &here).await?.ok_or_else(|| {
             let here = printable::line(&here, 200);
             CliError::Usage(format!(

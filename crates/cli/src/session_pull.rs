@@ -95,12 +95,12 @@ pub(crate) async fn execute(
 /// Returns the error for a session that has no repository of its own: its work is elsewhere.
 async fn explain_missing_clone(client: &Client, id: &SessionId) -> Result<CliError, CliError> {
     let session = client.session(id).await?; // it may be the session that is missing
-    Ok(CliError::Usage(describe_place(id, &session.directory, client.is_local())))
+    Ok(CliError::Usage(describe_place(id, &session.directory, client.shares_paths().await?)))
 }
 
-fn describe_place(id: &SessionId, directory: &str, is_local: bool) -> String {
+fn describe_place(id: &SessionId, directory: &str, shares_paths: bool) -> String {
     let shown = printable::line(directory, 400);
-    if is_local && Path::new(directory).is_dir() {
+    if shares_paths && Path::new(directory).is_dir() {
         return format!(
             "session {id} worked in your own files, in {shown}: its changes are there already, and there is nothing to \
              pull; `opencode-cloud session diff {id}` shows them"

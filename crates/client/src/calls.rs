@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::{MessageId, ProjectId, Seq, SessionId};
 use reqwest::{Method, Response};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -17,7 +18,33 @@ use super::{Client, ClientError, LogEvent};
 /// The time limit of a rebuild or a check, which read a whole log or a whole organisation.
 const LONG_ANSWER: Duration = Duration::from_secs(600);
 
+/// The part of `/platform/me` that a command needs.
+#[derive(Debug, Deserialize)]
+struct MeView {
+    /// A service that does not say it has the directories of its machine, as all had that began on loopback.
+    #[serde(default = "has_paths")]
+    local_paths: bool,
+}
+
+fn has_paths() -> bool {
+    true
+}
+
 impl Client {
+    /// Asks whether sessions may work in directories of the service's machine.
+    pub(super) async fn ask_for_paths(&self) -> Result<bool, ClientError> {
+        let asked = self.persist_opening(async || {
+            let request = self.request(Method::GET, "/platform/me");
+            self.typed::<MeView>(request, "who you are", self.pace().answer).await
+        });
+        match asked.await {
+            Ok(me) => Ok(me.local_paths),
+            // A key for single needs may work in sessions and not ask this: the directory is tried.
+            Err(ClientError::Forbidden { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Finds or creates the project of a directory.
     ///
     /// # Errors

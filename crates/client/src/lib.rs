@@ -29,6 +29,8 @@ use futures::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 
+use tokio::sync::OnceCell;
+
 pub use calls::parsed;
 pub use error::{ClientError, cause_text, certificate_fault, reason};
 pub use item::{Delta, DeltaKind, LogEvent, LogItem};
@@ -61,6 +63,8 @@ struct Inner {
     url: String,
     key: KeySource,
     pace: Pace,
+    /// The service's answer about its directories.
+    shares_paths: OnceCell<bool>,
 }
 
 impl Client {
@@ -122,7 +126,9 @@ impl Client {
             builder = builder.no_proxy(); // a proxy's loopback is another machine
         }
         let http = builder.build().map_err(|error| bad_url(error::reason(&error)))?;
-        Ok(Self { inner: Arc::new(Inner { http, url, key: source, pace }) })
+        Ok(Self {
+            inner: Arc::new(Inner { http, url, key: source, pace, shares_paths: OnceCell::new() }),
+        })
     }
 
     /// Returns the service's URL without a trailing slash.
@@ -137,10 +143,16 @@ impl Client {
         self.inner.pace
     }
 
-    /// Returns whether the service is on this machine, so that it shares our paths.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        is_loopback(&self.inner.url)
+    /// Returns whether sessions of the service may work in directories of this machine. The service says so once, on
+    /// loopback alone: elsewhere its paths are those of another machine.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn shares_paths(&self) -> Result<bool, ClientError> {
+        if !is_loopback(&self.inner.url) {
+            return Ok(false);
+        }
+        self.inner.shares_paths.get_or_try_init(|| self.ask_for_paths()).await.copied()
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {

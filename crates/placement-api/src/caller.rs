@@ -84,7 +84,7 @@ impl Caller {
         let end = begun + patience.whole;
         let mut candidates = self.candidates(begun);
         let mut under_way = FuturesUnordered::new();
-        let mut tried = Vec::new();
+        let mut tried = Tried::default();
         // Only one at a time, because the leader may be slow from load.
         let mut passing = false;
         let mut next_at = begun;
@@ -125,17 +125,37 @@ impl Caller {
                 Answer::Elsewhere(leader) => {
                     self.remember(&peer, None);
                     self.forget(&peer);
-                    tried.push(format!("{peer}: not the leader"));
+                    tried.note(&peer, "not the leader".to_owned());
                     let pass_at = begun + PASS_ON_AFTER;
                     candidates.elsewhere(at, leader.as_deref(), Instant::now(), pass_at);
                 }
                 Answer::Failed(reason) => {
-                    tried.push(format!("{peer}: {reason}"));
+                    tried.note(&peer, reason);
                     candidates.failed(at, Instant::now());
                 }
             }
-            tried.drain(..tried.len().saturating_sub(8));
         }
+    }
+
+    /// Asks all members at once whether they accept the secret: `None` if none answers in time. A member of the build
+    /// before this one has no such route, and refuses a wrong secret before it says so.
+    pub(crate) async fn prove_secret(&self, limit: Duration) -> Option<bool> {
+        let ask = |peer| {
+            let request = self.request(Method::GET, peer, "/placement/secret", None::<&()>, limit);
+            async move { request.send().await.ok().map(|answer| answer.status()) }
+        };
+        let mut asked: FuturesUnordered<_> = self.peers.iter().map(|peer| ask(peer)).collect();
+        let mut found = None;
+        while let Some(status) = asked.next().await {
+            match status {
+                Some(StatusCode::UNAUTHORIZED) => found = found.or(Some(false)),
+                Some(status) if status.is_success() || status == StatusCode::NOT_FOUND => {
+                    return Some(true);
+                }
+                Some(_) | None => {}
+            }
+        }
+        found
     }
 
     /// Asks one member, whether it leads or not.
@@ -151,9 +171,9 @@ impl Caller {
             Answer::Done(answer) => Ok(answer),
             Answer::Refused(error) => Err(error),
             Answer::Elsewhere(_) => {
-                Err(unreachable(&self.peers, &[format!("{peer}: not the leader")]))
+                Err(unreachable(&self.peers, &Tried::from_one(peer, "not the leader".to_owned())))
             }
-            Answer::Failed(reason) => Err(unreachable(&self.peers, &[format!("{peer}: {reason}")])),
+            Answer::Failed(reason) => Err(unreachable(&self.peers, &Tried::from_one(peer, reason))),
         }
     }
 
@@ -253,13 +273,42 @@ fn reason(error: &reqwest::Error) -> String {
     }
 }
 
-fn unreachable(peers: &[String], tried: &[String]) -> PlacementError {
+/// The members' answers, of each the last one.
+#[derive(Default)]
+struct Tried(Vec<(String, String)>);
+
+impl Tried {
+    fn from_one(peer: &str, reason: String) -> Self {
+        Self(vec![(peer.to_owned(), reason)])
+    }
+
+    fn note(&mut self, peer: &str, reason: String) {
+        self.0.retain(|(known, _)| known != peer);
+        self.0.push((peer.to_owned(), reason));
+        self.0.drain(..self.0.len().saturating_sub(8));
+    }
+
+    /// Returns each reason once, with the members that gave it.
+    fn sentence(&self) -> String {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (peer, reason) in &self.0 {
+            match reasons.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, peers)) => peers.push(peer),
+                None => reasons.push((reason, vec![peer])),
+            }
+        }
+        let each = reasons.into_iter().map(|(why, peers)| format!("{}: {why}", peers.join(", ")));
+        each.collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn unreachable(peers: &[String], tried: &Tried) -> PlacementError {
     let reason = if peers.is_empty() {
         "no placement member is configured; set --placement-peers".to_owned()
-    } else if tried.is_empty() {
+    } else if tried.0.is_empty() {
         "out of time before any member was asked".to_owned()
     } else {
-        tried.join("; ")
+        tried.sentence()
     };
     PlacementError::Unreachable { reason }
 }

@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -5,7 +6,9 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::caller::{Caller, Patience};
-use crate::{Heartbeat, HeartbeatReply, PlaceRequest, Placed, Placement, PlacementError};
+use crate::{
+    Heartbeat, HeartbeatReply, PlaceRequest, Placed, Placement, PlacementError, SecretRefused,
+};
 
 /// A heartbeat must end before the next is due: [`crate::HEARTBEAT`].
 const BEAT: Patience =
@@ -13,6 +16,9 @@ const BEAT: Patience =
 /// A prompt waits for this call. If it fails, the sweep finds the prompt.
 const PLACE: Patience =
     Patience { each: Duration::from_millis(1_000), whole: Duration::from_millis(2_000) };
+
+/// The longest wait for a proof of the secret: probes wait for it.
+const PROOF: Duration = Duration::from_millis(500);
 
 /// The most concurrent calls to place per client. More calls wait, within their own 2 s. After a failover a
 /// gateway may have thousands; all at once, they would take the time that the leader needs to answer any.
@@ -26,6 +32,8 @@ const MAX_PLACING: usize = 64;
 pub struct HttpPlacement {
     caller: Caller,
     placing: Semaphore,
+    /// Whether the members refused the secret when one answered last.
+    is_refused: AtomicBool,
 }
 
 impl HttpPlacement {
@@ -33,7 +41,8 @@ impl HttpPlacement {
     /// Connects on first use.
     #[must_use]
     pub fn new(peers: Vec<String>, secret: Option<String>) -> Self {
-        Self { caller: Caller::new(peers, secret), placing: Semaphore::new(MAX_PLACING) }
+        let (placing, is_refused) = (Semaphore::new(MAX_PLACING), AtomicBool::new(false));
+        Self { caller: Caller::new(peers, secret), placing, is_refused }
     }
 }
 
@@ -52,5 +61,12 @@ impl Placement for HttpPlacement {
         };
         let left = Patience { whole: PLACE.whole.saturating_sub(begun.elapsed()), ..PLACE };
         self.caller.lead("/placement/place", &request, left).await
+    }
+
+    async fn prove_secret(&self) -> Result<(), SecretRefused> {
+        if let Some(is_accepted) = self.caller.prove_secret(PROOF).await {
+            self.is_refused.store(!is_accepted, Ordering::Relaxed);
+        }
+        if self.is_refused.load(Ordering::Relaxed) { Err(SecretRefused) } else { Ok(()) }
     }
 }

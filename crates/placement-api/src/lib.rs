@@ -177,6 +177,11 @@ pub enum PlacementError {
     },
 }
 
+/// The members refuse this process's cluster secret: it can place nothing until it has theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("placement refuses the cluster secret; give every role the same --cluster-secret")]
+pub struct SecretRefused;
+
 /// Placement as workers and gateways use it, in this process or over HTTP.
 #[async_trait]
 pub trait Placement: Send + Sync + 'static {
@@ -192,4 +197,13 @@ pub trait Placement: Send + Sync + 'static {
     /// # Errors
     /// `NoWorker` or `Unreachable`: the work stays *ready* in the store, and the sweep finds it.
     async fn place(&self, request: PlaceRequest) -> Result<Placed, PlacementError>;
+
+    /// Asks whether the members accept this process, within half a second. Members that do not answer say nothing: then
+    /// the last answer counts, and without one it is no refusal.
+    ///
+    /// # Errors
+    /// [`SecretRefused`] if members answer and none accepts its secret.
+    async fn prove_secret(&self) -> Result<(), SecretRefused> {
+        Ok(())
+    }
 }

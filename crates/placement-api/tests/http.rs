@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router, routing::post};
+use axum::{
+    Json, Router,
+    routing::{get, post},
+};
 use domain::{FencingToken, Incarnation, LocationRef, OrgId};
 use placement_api::{
     HttpPlacement, Lease, NotLeader, PlaceRequest, Placed, Placement, PlacementError, Worker,
@@ -73,6 +76,12 @@ async fn answer(headers: HeaderMap, role: Arc<Role>, incarnation: Incarnation) -
     }
 }
 
+async fn prove_secret(headers: HeaderMap) -> StatusCode {
+    let shown = headers.get("authorization");
+    let is_right = shown.is_some_and(|value| value == "Bearer a secret");
+    if is_right { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+}
+
 async fn answer_beat(role: Arc<Role>) -> Response {
     match &*role {
         Role::Leads => Json(placement_api::HeartbeatReply::unchanged(1)).into_response(),
@@ -99,6 +108,7 @@ fn serve((listener, url): (TcpListener, String), role: Role, incarnation: Incarn
     };
     let router = Router::new()
         .route("/placement/place", post(answer.clone()))
+        .route("/placement/secret", get(prove_secret))
         .route("/placement/heartbeat", post(beat_answer));
     #[expect(clippy::disallowed_methods, reason = "ended by `Peer`")]
     let task = tokio::spawn(async move {
@@ -208,4 +218,48 @@ async fn a_wrong_secret_is_named() {
     let client = HttpPlacement::new(vec![leader.url.clone()], None);
     let error = client.place(request()).await.expect_err("refused");
     assert!(error.to_string().contains("--cluster-secret"), "{error}");
+}
+
+// Finding ops B6: a gateway with a wrong secret was ready.
+#[tokio::test]
+async fn a_secret_is_refused_by_members_that_answer_and_no_other() {
+    let incarnation = Incarnation::random();
+    let member = serve(bound().await, Role::Names(None), incarnation);
+    let (closed, gone) = bound().await;
+    drop(closed);
+    let with = |peers: &[&str], secret: &str| {
+        let peers = peers.iter().map(|peer| (*peer).to_owned()).collect();
+        HttpPlacement::new(peers, Some(secret.to_owned()))
+    };
+    for (peers, secret, is_accepted) in [
+        (&[&*member.url, &*gone][..], "a secret", true),
+        (&[&*member.url, &*gone], "another", false),
+        (&[&*gone], "another", true), // nobody has refused it yet
+    ] {
+        assert_eq!(
+            with(peers, secret).prove_secret().await.is_ok(),
+            is_accepted,
+            "{peers:?} {secret}"
+        );
+    }
+    // A refusal stays known while nobody answers.
+    let wrong = with(&[&member.url], "another");
+    assert!(wrong.prove_secret().await.is_err());
+    drop(member);
+    assert!(wrong.prove_secret().await.is_err(), "nothing has changed");
+}
+
+// Finding ops, polish: an error listed each member three times.
+#[tokio::test]
+async fn an_error_names_each_member_once() {
+    let incarnation = Incarnation::random();
+    let [one, two] = [bound().await, bound().await];
+    let (one, two) = (serve(one, Role::Leads, incarnation), serve(two, Role::Leads, incarnation));
+    let peers = vec![one.url.clone(), two.url.clone()];
+    let client = HttpPlacement::new(peers.clone(), Some("another".to_owned()));
+    let said = client.place(request()).await.expect_err("refused").to_string();
+    for peer in &peers {
+        assert_eq!(said.matches(peer.as_str()).count(), 1, "{said}");
+    }
+    assert_eq!(said.matches("refused the cluster secret").count(), 1, "{said}");
 }

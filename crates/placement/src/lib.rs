@@ -21,6 +21,6 @@ mod host;
 pub mod rules;
 
 pub use host::{
-    DiskError, LocalPlacement, NodeError, Options, PlacementNode, ReadyWork, ReadyWorkError,
-    SWEEP_LIMIT, Timing,
+    DiskError, LocalPlacement, MemberReadiness, NodeError, Options, PlacementNode, ReadyWork,
+    ReadyWorkError, SWEEP_LIMIT, Timing,
 };

@@ -81,6 +81,10 @@ const QUERY_CANCELED: &str = "57014";
 /// `lock_not_available`: another has had the lock for as long as the call may wait with a connection.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
+/// `disk_full` and `too_many_connections`.
+const DISK_FULL: &str = "53100";
+const TOO_MANY_CONNECTIONS: &str = "53300";
+
 /// Answers that say "not now": lost connections, a statement that was rolled back for others' sake, too little of
 /// something, and what an operator or a time-out has ended.
 const PASSING_CLASSES: [&str; 4] = ["08", "40", "53", "57"];
@@ -117,12 +121,40 @@ impl StoreError {
         }
     }
 
+    /// Whether Postgres has answered with this code.
+    fn has_code(&self, code: &str) -> bool {
+        let Self::Database(error) = self else { return false };
+        error.as_database_error().and_then(|answer| answer.code()).as_deref() == Some(code)
+    }
+
+    /// Whether Postgres has answered, with a refusal.
+    #[must_use]
+    pub fn has_answered(&self) -> bool {
+        matches!(self, Self::Database(error) if error.as_database_error().is_some())
+    }
+
     /// Whether Postgres has ended the statement, since it took too long or an operator said so.
     #[must_use]
     pub fn is_cut_short(&self) -> bool {
-        let Self::Database(error) = self else { return false };
-        error.as_database_error().and_then(|answer| answer.code()).as_deref()
-            == Some(QUERY_CANCELED)
+        self.has_code(QUERY_CANCELED)
+    }
+
+    /// Whether Postgres has no space left on its disk.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.has_code(DISK_FULL)
+    }
+
+    /// Whether Postgres has as many connections as it allows.
+    #[must_use]
+    pub fn has_too_many_clients(&self) -> bool {
+        self.has_code(TOO_MANY_CONNECTIONS)
+    }
+
+    /// Returns what failed, for people: Postgres's own sentence with its detail and hint, and not the place in its source.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        if let Self::Database(error) = self { read_sentence(error) } else { self.to_string() }
     }
 
     /// Returns Postgres's sentence if it has refused a write for what is in it: a number out of range, a broken
@@ -138,9 +170,7 @@ impl StoreError {
     /// Whether another had the lock for as long as the call may wait: nothing was changed.
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        let Self::Database(error) = self else { return false };
-        error.as_database_error().and_then(|answer| answer.code()).as_deref()
-            == Some(LOCK_NOT_AVAILABLE)
+        self.has_code(LOCK_NOT_AVAILABLE)
     }
 
     /// Whether this process has so much to ask of the database that the call's turn did not come: nothing was changed.
@@ -195,6 +225,15 @@ pub(crate) fn locked() -> StoreError {
         message: "another call has locked it for too long".into(),
         code: Some(LOCK_NOT_AVAILABLE.into()),
     })))
+}
+
+/// Returns what [`StoreError::sentence`] says of Postgres's answer.
+pub(crate) fn read_sentence(error: &sqlx::Error) -> String {
+    let Some(answer) = error.as_database_error() else { return error.to_string() };
+    let postgres = answer.try_downcast_ref::<sqlx::postgres::PgDatabaseError>();
+    let more = postgres.map(|answer| [answer.detail(), answer.hint()]);
+    let more = more.into_iter().flatten().flatten();
+    std::iter::once(answer.message()).chain(more).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether the error is a violated unique key, by its code.

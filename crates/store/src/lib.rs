@@ -125,7 +125,9 @@ pub use interrupt::{Interrupted, Resumed};
 pub use keys::{KeyRow, MAX_KEYS, NewKey, NewOwnedKey};
 pub use login::{BeganBy, LoginRow, NewLogin};
 pub use login_link::{FollowedLink, LinkMaker, LinkTaken, NewLoginLink};
-pub use migrate::{FIRST_SCHEMA, SCHEMA_VERSION, migrate, refuse_older, schema_version};
+pub use migrate::{
+    FIRST_SCHEMA, SCHEMA_VERSION, migrate, migrate_noting, refuse_older, schema_version,
+};
 pub use oauth_attempt::{MAX_SIGN_INS, NewSignIn, SignIn, SignInMethod, SignInStatus};
 pub use oracle::Violation;
 pub use org_heads::OrgHead;

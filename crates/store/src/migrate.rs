@@ -6,6 +6,7 @@ use std::time::Duration;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
+use crate::error::read_sentence;
 use crate::provision::{PROVISION_LOCK, connect, missing_settings};
 use crate::{StoreError, functions, pooler};
 
@@ -35,8 +36,17 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 /// [`StoreError::Schema`] when the database is newer than this build or older than [`FIRST_SCHEMA`], when a role
 /// lacks its settings, or when a migration fails or gets no lock within two minutes.
 pub async fn migrate(migrate_url: &str) -> Result<(), StoreError> {
+    let why = "another transaction holds a lock that a migration needs (see pg_locks); it is tried for two minutes";
+    migrate_noting(migrate_url, || tracing::warn!("{why}")).await
+}
+
+/// Like [`migrate`]. Calls `note_wait` once when another transaction holds a lock, before it waits for it.
+///
+/// # Errors
+/// Those of [`migrate`].
+pub async fn migrate_noting(migrate_url: &str, note_wait: impl FnMut()) -> Result<(), StoreError> {
     let mut connection = connect(migrate_url).await?;
-    let migrated = retrying(&mut connection).await;
+    let migrated = retrying(&mut connection, note_wait).await;
     // The connection's end releases the lock, also after an error.
     connection.close().await?;
     migrated
@@ -66,13 +76,21 @@ pub fn refuse_older(version: i64) -> Result<(), StoreError> {
     )))
 }
 
-async fn retrying(connection: &mut PgConnection) -> Result<(), StoreError> {
+async fn retrying(
+    connection: &mut PgConnection,
+    mut note_wait: impl FnMut(),
+) -> Result<(), StoreError> {
     sqlx::raw_sql(AssertSqlSafe(format!("SET lock_timeout = '{LOCK_TIMEOUT}'")))
         .execute(&mut *connection)
         .await?;
-    for _ in 1..TRIES {
+    for nth in 1..TRIES {
         match attempt(connection).await {
-            Err(MigrationError::Locked) => tokio::time::sleep(PAUSE).await,
+            Err(MigrationError::Locked) => {
+                if nth == 1 {
+                    note_wait();
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
             Err(MigrationError::Other(error)) => return Err(error),
             Ok(()) => return Ok(()),
         }
@@ -160,7 +178,14 @@ fn of_migration(error: &MigrateError) -> MigrationError {
     {
         return MigrationError::Locked;
     }
-    MigrationError::Other(StoreError::Schema(format!("a migration failed: {error}")))
+    let why = match error {
+        MigrateError::Execute(source) => read_sentence(source),
+        MigrateError::ExecuteMigration(source, number) => {
+            format!("{}, in migration {number}", read_sentence(source))
+        }
+        other => other.to_string(),
+    };
+    MigrationError::Other(StoreError::Schema(format!("a migration failed: {why}")))
 }
 
 fn is_lock_timeout(error: &sqlx::Error) -> bool {

@@ -1,4 +1,5 @@
-//! The placement role: a member of the placement group, its sweep of the store, and its internal listener.
+//! The placement role: a member of the placement group, its sweep of the store, and its internal listener, whose probes
+//! the other internal listeners have too.
 //!
 //! ```text
 //! workers, gateways, members ──HTTP──▶ internal listener ──▶ PlacementNode ──sweep──▶ store (oc_sched)
@@ -7,10 +8,13 @@
 //! Absent on purpose: every rule; those are in `placement`.
 
 use async_trait::async_trait;
-use axum::Router;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::{Json, Router};
 use domain::{FencingToken, Generation, LocationRef, SessionRef};
 use placement::{PlacementNode, ReadyWork, ReadyWorkError};
+use serde_json::json;
 use store::Store;
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::net::TcpListener;
@@ -73,9 +77,30 @@ impl ReadyWork for StoreReadyWork {
     }
 }
 
-/// Serves a member's internal routes and `GET /healthz` until the role stops.
+/// Returns the routes that probes of an internal listener ask: `GET /healthz`, which answers while the process runs, and
+/// `GET /readyz`, which answers 503 with the reason while `why_unready` returns one. Neither needs the secret.
+pub fn probe_routes(
+    why_unready: impl Fn() -> Option<String> + Clone + Send + Sync + 'static,
+) -> Router {
+    let ready = move || {
+        let why = why_unready();
+        async move {
+            match why {
+                None => Json(json!({ "ready": true })).into_response(),
+                Some(message) => {
+                    let error = json!({ "error": { "code": "UNAVAILABLE", "message": message } });
+                    (StatusCode::SERVICE_UNAVAILABLE, Json(error)).into_response()
+                }
+            }
+        }
+    };
+    Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready))
+}
+
+/// Serves a member's internal routes and its probes until the role stops.
 pub fn serve(node: &PlacementNode, listener: TcpListener, role: &TaskGroup) {
-    let router: Router = node.router().route("/healthz", get(|| async { "ok" }));
+    let readiness = node.readiness();
+    let router = node.router().merge(probe_routes(move || readiness.why_unready()));
     let stop = role.token();
     role.spawn(LISTENER, async move {
         axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
@@ -88,6 +113,29 @@ mod tests {
     use store::{LocationKind, StoreOptions};
 
     use super::*;
+
+    // Finding ops B6: `/healthz` was all that a rollout could ask.
+    #[tokio::test]
+    async fn probes_tell_the_reason() -> anyhow::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let role = TaskGroup::root("test");
+        let (reason, why) = tokio::sync::watch::channel(Some("the \"secret\" is wrong".to_owned()));
+        let router = probe_routes(move || why.borrow().clone());
+        role.spawn(LISTENER, async move { axum::serve(listener, router).await });
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let get = async |path: &str| {
+            let answer = client.get(format!("{url}{path}")).send().await?;
+            anyhow::Ok((answer.status().as_u16(), answer.text().await?))
+        };
+        assert_eq!(get("/healthz").await?.0, 200);
+        let (status, body) = get("/readyz").await?;
+        let told: serde_json::Value = serde_json::from_str(&body)?;
+        assert_eq!((status, &told["error"]["message"]), (503, &json!("the \"secret\" is wrong")));
+        reason.send_replace(None);
+        assert_eq!(get("/readyz").await?, (200, r#"{"ready":true}"#.to_owned()));
+        Ok(())
+    }
 
     // Finding store 10: losing `up`'s placement folder stopped every Location that had been placed.
     #[tokio::test]

@@ -49,8 +49,19 @@ pub(crate) struct Pulse {
     pub(crate) drained: AtomicBool,
     /// The store's reachability.
     store: Mutex<StoreReach>,
+    /// Placement's last answer.
+    placement: Mutex<PlacementReach>,
     /// Asks for a heartbeat now.
     hurry: Notify,
+}
+
+/// Whether placement accepts this worker's heartbeats.
+#[derive(Debug, Default)]
+struct PlacementReach {
+    /// The (monotonic) time of the last accepted heartbeat.
+    accepted_at: Option<Duration>,
+    /// Why the last one was not accepted.
+    fault: Option<String>,
 }
 
 /// Whether the store answers this worker.
@@ -74,6 +85,7 @@ impl Pulse {
             leaving: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             store: Mutex::new(StoreReach { answered_at: clock.monotonic(), stranded: false }),
+            placement: Mutex::default(),
             hurry: Notify::new(),
         })
     }
@@ -120,6 +132,31 @@ impl Pulse {
         locked(&self.store).stranded
     }
 
+    /// Notes what became of a heartbeat.
+    fn note_beat(&self, now: Duration, fault: Option<&PlacementError>) {
+        let mut placement = locked(&self.placement);
+        placement.fault = fault.map(ToString::to_string);
+        if fault.is_none() {
+            placement.accepted_at = Some(now);
+        }
+    }
+
+    /// Returns what keeps this worker from being of use, if it is of none for longer than an election of placement takes.
+    pub(crate) fn why_unready(&self, now: Duration) -> Option<String> {
+        if self.leaving.load(Ordering::Relaxed) {
+            return Some("this worker is stopping".to_owned());
+        }
+        if self.is_stranded() {
+            return Some("the database does not answer this worker".to_owned());
+        }
+        let placement = locked(&self.placement);
+        if placement.accepted_at.is_some_and(|at| now.saturating_sub(at) <= UNREADY_AFTER) {
+            return None;
+        }
+        let fault = placement.fault.clone();
+        Some(fault.unwrap_or_else(|| "placement has not answered this worker yet".to_owned()))
+    }
+
     /// Returns whether the node must give its Locations back and take no new ones.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed)
@@ -140,6 +177,9 @@ impl Pulse {
         }
     }
 }
+
+/// How long placement may accept no heartbeat before the worker says so: many elections.
+const UNREADY_AFTER: Duration = Duration::from_secs(10);
 
 /// How long looks must fail before a worker is stranded: longer than a lock, a checkpoint or one lost packet lasts,
 /// and longer than placement believes a store's last answer (see `placement`'s watch).
@@ -200,6 +240,7 @@ async fn run(
                     info!("placement answers again");
                 }
                 reachable = true;
+                pulse.note_beat(asked, None);
                 known = reply.version;
                 *locked(&pulse.valid_until) = asked + SUSPICION;
                 let mut pending = locked(&pulse.released);
@@ -235,10 +276,12 @@ async fn run(
                 if reachable {
                     warn!(%error, "placement does not answer; running drains go on");
                 }
+                pulse.note_beat(asked, Some(&error));
                 reachable = false;
             }
             Err(error @ PlacementError::Invalid { .. }) => {
                 warn!(%error, "placement refused the heartbeat");
+                pulse.note_beat(asked, Some(&error));
                 reachable = false;
             }
         }
@@ -254,5 +297,45 @@ async fn run(
                 pulse.hurry.notified().await;
             } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::SystemClock;
+
+    use super::*;
+
+    // Finding ops B6: a worker with a wrong secret, or without placement, was ready.
+    #[test]
+    fn a_worker_is_ready_while_placement_and_store_accept_it() {
+        let clock = SystemClock::new();
+        let worker = Worker {
+            incarnation: Incarnation::random(),
+            node: "w".into(),
+            url: "http://w:1".into(),
+            slots: 1,
+        };
+        let pulse = Pulse::new(worker, &clock);
+        let at = |seconds| clock.monotonic() + Duration::from_secs(seconds);
+        let unready = |seconds| pulse.why_unready(at(seconds)).unwrap_or_default();
+        assert!(unready(0).contains("placement has not answered"), "{}", unready(0));
+        let refused = PlacementError::Unreachable { reason: "refused the cluster secret".into() };
+        pulse.note_beat(at(0), Some(&refused));
+        assert!(unready(0).contains("refused the cluster secret"), "{}", unready(0));
+        pulse.note_beat(at(1), None);
+        assert_eq!(unready(2), "");
+        // An election, and then silence.
+        pulse.note_beat(at(3), Some(&refused));
+        assert_eq!(unready(10), "", "an election is no reason");
+        assert!(unready(12).contains("refused the cluster secret"), "{}", unready(12));
+        pulse.note_beat(at(12), None);
+        assert_eq!(unready(13), "");
+        pulse.store_failed(at(60));
+        assert!(unready(13).contains("the database"), "{}", unready(13));
+        pulse.store_answered(at(60));
+        assert_eq!(unready(13), "");
+        pulse.leaving.store(true, Ordering::Relaxed);
+        assert!(unready(13).contains("stopping"), "{}", unready(13));
     }
 }

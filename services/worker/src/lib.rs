@@ -32,4 +32,4 @@ mod words;
 pub use disk::WorkspaceDisk;
 pub use fill::Fills;
 pub use options::{WorkerOptions, WorkerParts};
-pub use start::{RunningWorker, start};
+pub use start::{RunningWorker, WorkerReadiness, start};

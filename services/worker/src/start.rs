@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use domain::Incarnation;
+use domain::{Clock, Incarnation};
 use placement_api::Worker;
 use signals::{Hint, Received, Signals, Topic};
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
@@ -29,6 +29,7 @@ const STOP: Duration = Duration::from_secs(1);
 /// A running worker.
 pub struct RunningWorker {
     pulse: Arc<Pulse>,
+    clock: Arc<dyn Clock>,
     tasks: TaskGroup,
     drains: TaskGroup,
     heartbeat: JoinHandle<()>,
@@ -61,7 +62,7 @@ pub fn start(
     let heartbeat = heartbeat::spawn(
         pulse.clone(),
         parts.placement.clone(),
-        clock,
+        clock.clone(),
         changes,
         stop_heartbeat.clone(),
     )?;
@@ -97,7 +98,7 @@ pub fn start(
         listen(signals, incarnation, inbox).await;
         Ok::<(), std::convert::Infallible>(())
     });
-    Ok(RunningWorker { pulse, tasks, drains, heartbeat, stop_heartbeat })
+    Ok(RunningWorker { pulse, clock, tasks, drains, heartbeat, stop_heartbeat })
 }
 
 /// Receives hints as long as the worker lives, under its current incarnation.
@@ -130,7 +131,29 @@ async fn listen(
     }
 }
 
+/// A worker's answer to probes. Cheap to clone.
+#[derive(Clone)]
+pub struct WorkerReadiness {
+    pulse: Arc<Pulse>,
+    clock: Arc<dyn Clock>,
+}
+
+impl WorkerReadiness {
+    /// Returns what keeps the worker from being of use: it stops, the database does not answer it, or placement has
+    /// accepted no heartbeat for ten seconds. `None` when nothing does.
+    #[must_use]
+    pub fn why_unready(&self) -> Option<String> {
+        self.pulse.why_unready(self.clock.monotonic())
+    }
+}
+
 impl RunningWorker {
+    /// Returns this worker's answer to probes.
+    #[must_use]
+    pub fn readiness(&self) -> WorkerReadiness {
+        WorkerReadiness { pulse: self.pulse.clone(), clock: self.clock.clone() }
+    }
+
     /// Returns the worker's current incarnation.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {

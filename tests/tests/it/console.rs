@@ -21,11 +21,11 @@ use crate::web::chromium;
 /// How long the whole walk may take on a busy machine. Each step has a limit of its own.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Within this a page shows nothing more of a login that has ended: 5 s, with room for a machine that is busy elsewhere.
-pub(crate) const DARK_MS: u64 = 8_000;
+/// Within this a page shows nothing more of a login that has ended.
+pub(crate) const DARK_MS: u64 = 5_000;
 
-/// After this a gateway believes in no login about which it cannot ask: 5 s, with room as above.
-const BELIEVED: Duration = Duration::from_secs(8);
+/// After this a gateway believes in no login about which it cannot ask.
+const BELIEVED: Duration = Duration::from_secs(5);
 
 /// What the first page may weigh, compressed.
 const FIRST_PAINT_BYTES: usize = 300 * 1024;

@@ -101,7 +101,8 @@ fn managed(directory: String) -> Workspace {
 fn no_local_paths(directory: &str) -> ApiError {
     ApiError::Invalid(format!(
         "this service does not use directories of its machine such as `{}`: leave the directory out \
-         for a managed workspace, or start a service on loopback with --allow-local-paths",
+         for a workspace of the service, send your repository with `opencode-cloud run --here`, or start a service on \
+         loopback with --allow-local-paths",
         shown(directory)
     ))
 }

@@ -1,5 +1,11 @@
+use std::sync::Arc;
+
 use anyhow::Result;
+use api::{ApiParts, ApiSettings, ApiState, router};
 use http::StatusCode;
+use placement_api::{
+    Heartbeat, HeartbeatReply, PlaceRequest, Placed, Placement, PlacementError, SecretRefused,
+};
 use serde_json::{Value, json};
 
 use crate::drain::{at, begin};
@@ -66,6 +72,63 @@ async fn the_probes_answer_and_readiness_follows_the_shutdown() -> Result<()> {
     world.store.close().await;
     let (status, _) = call(&gateway, "GET", "/readyz", "", None).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    Ok(())
+}
+
+/// A placement that refuses the secret, or is away.
+struct NoPlacement {
+    refuses: bool,
+}
+
+#[async_trait::async_trait]
+impl Placement for NoPlacement {
+    async fn heartbeat(&self, _beat: Heartbeat) -> Result<HeartbeatReply, PlacementError> {
+        Err(PlacementError::NoWorker)
+    }
+
+    async fn place(&self, _request: PlaceRequest) -> Result<Placed, PlacementError> {
+        Err(PlacementError::Unreachable { reason: "nobody is there".into() })
+    }
+
+    async fn prove_secret(&self) -> Result<(), SecretRefused> {
+        if self.refuses { Err(SecretRefused) } else { Ok(()) }
+    }
+}
+
+// Finding ops B6: a gateway with a wrong secret was ready. One without placement can admit prompts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_is_ready_unless_its_secret_is_refused() -> Result<()> {
+    let world = World::new().await?;
+    for refuses in [true, false] {
+        let placement = Arc::new(NoPlacement { refuses });
+        let gateway = router(ApiState::start(ApiParts { placement, ..world.parts() }));
+        let (status, body) = call(&gateway, "GET", "/readyz", "", None).await;
+        let wanted = if refuses { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        assert_eq!(status, wanted, "{body}");
+        let told = body["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!(told.contains("--cluster-secret"), refuses, "{body}");
+        assert_eq!(ok(&gateway, "GET", "/healthz", "", None).await["healthy"], true);
+    }
+    Ok(())
+}
+
+// Finding ops B3: whether sessions may work in directories of its machine is the service's to say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_says_whether_it_uses_its_directories() -> Result<()> {
+    let world = World::new().await?;
+    for allowed in [true, false] {
+        let settings = ApiSettings { allow_local_paths: allowed, ..World::settings() };
+        let gateway = router(ApiState::start(ApiParts { settings, ..world.parts() }));
+        let me = ok(&gateway, "GET", "/platform/me", &world.key, None).await;
+        assert_eq!(me["local_paths"], allowed);
+        let asked = Some(json!({ "directory": world.path() }));
+        let (status, body) = call(&gateway, "POST", "/project/init", &world.key, asked).await;
+        assert_eq!(status.is_success(), allowed, "{body}");
+        let told = body["error"]["message"].as_str().unwrap_or_default();
+        for way in ["leave the directory out", "run --here", "--allow-local-paths"] {
+            assert_eq!(told.contains(way), !allowed, "{body}");
+        }
+    }
     Ok(())
 }
 

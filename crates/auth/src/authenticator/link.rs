@@ -52,7 +52,9 @@ impl Authenticator {
         };
         let (org, now) = (token.org(), self.clock.now_ms());
         let taken = self.store.take_login_link(org, id, hash, now).await;
-        let refused = match taken.map_err(LinkError::Unavailable)? {
+        let taken = taken.map_err(LinkError::Unavailable)?;
+        self.note_answer();
+        let refused = match taken {
             LinkTaken::Good(link) => return Ok((org, link)),
             LinkTaken::Used => LinkError::Used,
             LinkTaken::Expired => LinkError::Expired,

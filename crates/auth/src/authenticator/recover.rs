@@ -64,11 +64,14 @@ impl Authenticator {
         let Some(_place) = self.place(peer, ShownSecret::Code(hash.clone())).await? else {
             return missed(CodeError::Unknown);
         };
+        let asked = self.clock.monotonic();
         let org = match self.store.organisation_of_code(hash.clone()).await {
             Ok(org) => org,
             Err(StoreError::NotFound) => return missed(CodeError::Unknown),
+            Err(error) if error.is_crowded() => return Err(self.why_late(asked).into()),
             Err(error) => return Err(CodeError::Unavailable(error)),
         };
+        self.note_answer();
         let taken = self.store.take_recovery_code(org, hash, about, self.clock.now_ms()).await;
         match taken.map_err(CodeError::Unavailable)? {
             CodeTaken::Good { user, left } => Ok(Recovered { org, user, left }),

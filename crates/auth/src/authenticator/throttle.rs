@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use store::ShownSecret;
@@ -28,7 +29,8 @@ impl Authenticator {
         peer: Option<IpAddr>,
         secret: ShownSecret,
     ) -> Result<Option<SemaphorePermit<'_>>, PutOff> {
-        let is_over = self.misses().is_over(peer, self.clock.monotonic());
+        let begun = self.clock.monotonic();
+        let is_over = self.misses().is_over(peer, begun);
         if is_over || self.places.available_permits() == 0 {
             let screen = async {
                 let _turn = self.screens.acquire().await;
@@ -38,10 +40,12 @@ impl Authenticator {
                 Ok(Ok(is_known)) => is_known,
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "nobody can say whether a secret is known");
-                    return Err(PutOff::Busy);
+                    let is_crowded = error.is_crowded();
+                    return Err(if is_crowded { self.why_late(begun) } else { PutOff::NoAnswer });
                 }
-                Err(_) => return Err(PutOff::Busy),
+                Err(_) => return Err(self.why_late(begun)),
             };
+            self.note_answer();
             if !is_known && is_over {
                 tokio::time::sleep(SLOWED_BY).await;
                 return Err(PutOff::TooMany);
@@ -52,8 +56,20 @@ impl Authenticator {
         }
         match tokio::time::timeout(PATIENCE, self.places.acquire()).await {
             Ok(Ok(place)) => Ok(Some(place)),
-            Ok(Err(_)) | Err(_) => Err(PutOff::Busy),
+            Ok(Err(_)) | Err(_) => Err(self.why_late(begun)),
         }
+    }
+
+    /// Notes that the database has answered a look-up.
+    pub(super) fn note_answer(&self) {
+        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.monotonic();
+    }
+
+    /// Returns why a look-up that has waited since `begun` is not done: those in front of it take their time, or the
+    /// database answers none of them.
+    pub(super) fn why_late(&self, begun: Duration) -> PutOff {
+        let answered = *self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        if answered < begun { PutOff::NoAnswer } else { PutOff::Busy }
     }
 
     /// Remembers for a second that a text proves nothing, and counts it with those of its address.

@@ -165,8 +165,8 @@ fn a_session_without_a_clone_says_where_its_work_is() {
     let own = folder.path().to_str().expect("UTF-8");
     let told = describe_place(&id(), own, true);
     assert!(told.contains("in your own files") && told.contains("nothing to pull"), "{told}");
-    for (directory, is_local) in [("/workspace/x", true), (own, false)] {
-        let told = describe_place(&id(), directory, is_local);
+    for (directory, shares_paths) in [("/workspace/x", true), (own, false)] {
+        let told = describe_place(&id(), directory, shares_paths);
         assert!(
             told.contains("no git repository") && told.contains("session diff ses_0"),
             "{told}"

@@ -51,8 +51,10 @@ struct ImportView {
 /// [`CliError`]. Then the service has nothing of it.
 pub(crate) async fn execute(args: ImportArgs, screen: &mut Screen) -> Result<u8, CliError> {
     let client = Client::new(&args.client)?;
-    let given = args.directory.as_deref();
-    let directory = given.map(|given| directory(Some(given), client.is_local())).transpose()?;
+    let directory = match args.directory.as_deref() {
+        None => None,
+        given => Some(directory(given, client.shares_paths().await?)?),
+    };
     let file = open(&args.file)?;
     if let Some(bytes) = file.metadata().ok().filter(std::fs::Metadata::is_file)
         && screen.err.is_terminal()

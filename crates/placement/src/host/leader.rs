@@ -104,6 +104,11 @@ impl Leading {
         self.watch(|watch| others.into_iter().any(|other| watch.is_fit(other)))
     }
 
+    /// Records that a worker got a Location, which it will work on.
+    pub(crate) fn note_assignment(&self, incarnation: Incarnation) {
+        self.watch(|watch| watch.note_assignment(incarnation));
+    }
+
     /// Sweeps before the next tick, because a worker or some work became free.
     pub(crate) fn sweep_soon(&self) {
         self.sweep_now.notify_one();

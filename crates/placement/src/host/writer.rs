@@ -10,6 +10,7 @@ use super::Host;
 use super::job::{Job, MAX_WAITING, Reply, Waiter};
 use super::last::LastNodes;
 use super::leader::Leading;
+use super::watch::Said;
 use crate::rules::{Batch, Command, Effect, Load, MAX_COMMANDS, choose};
 
 /// The most tries to place one Location before its caller has to ask again.
@@ -220,11 +221,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Logs a worker's end. A worker without leases left in order or had nothing to lose: after a restart its
-    /// successor runs already, and a new leader does not know whether it was draining.
+    /// Logs a worker's end.
     fn tell_end(&self, incarnation: Incarnation, leases: usize) {
-        if leases == 0 {
-            tracing::info!(%incarnation, "worker left");
+        if has_left(self.leading.seen(incarnation).1, leases) {
+            tracing::info!(%incarnation, leases, "worker left");
         } else {
             tracing::warn!(%incarnation, leases, "worker declared dead; its Locations go to others");
         }
@@ -250,6 +250,7 @@ impl<'a> Writer<'a> {
         let mut sessions = waiters.iter().filter_map(|waiter| waiter.session.as_ref());
         let mine = (placed.worker.incarnation, placed.lease.token);
         if news == Some(mine) {
+            self.leading.note_assignment(placed.worker.incarnation);
             let node = placed.worker.node.clone();
             self.last.assigned(location.clone(), node, Instant::now());
             let assigned = WorkerHint::Assigned { location, session: sessions.next().cloned() };
@@ -300,9 +301,36 @@ impl Host {
     }
 }
 
+/// Whether a worker of which nothing more is heard has left in order. It said that it takes nothing new and runs nothing, or
+/// it had nothing to lose: after a restart its successor runs already, and a new leader does not know whether it was
+/// draining. One that leaves when all do keeps what nobody else could take.
+fn has_left(said: Said, leases: usize) -> bool {
+    leases == 0 || (said.draining && said.busy == 0)
+}
+
 /// Answers the caller, if it is still there.
 fn answer<T>(reply: Option<Reply<T>>, with: Result<T, PlacementError>) {
     if let Some(reply) = reply {
         let _ = reply.send(with);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Finding ops-3, polish: workers that were stopped all at once were declared dead.
+    #[test]
+    fn a_worker_that_said_so_has_left() {
+        let says = |draining, busy| Said { draining, busy, ..Said::default() };
+        for (said, leases, left) in [
+            (says(true, 0), 3, true),
+            (says(true, 2), 3, false),
+            (says(false, 0), 3, false),
+            (says(false, 0), 0, true),
+            (says(true, 2), 0, true),
+        ] {
+            assert_eq!(has_left(said, leases), left, "{said:?} {leases}");
+        }
     }
 }

@@ -115,6 +115,70 @@ fn leases_go_where_the_fewest_are_for_the_slots() {
     assert_eq!((count(1), count(2)), (10, 30));
 }
 
+// Finding ops S4: leases stay for ten minutes after their work, and an empty worker got all new sessions.
+#[test]
+fn a_location_goes_where_the_least_work_is() {
+    // Leases (idle ones too) and work of two workers, their slots, and who takes the next Location.
+    let cases: [([(u8, usize, u32); 2], u8); 6] = [
+        ([(25, 0, 24), (24, 22, 24)], 1),
+        ([(0, 8, 24), (60, 2, 24)], 2),
+        ([(0, 0, 24), (60, 0, 24)], 1),
+        ([(3, 4, 16), (9, 2, 4)], 1),
+        ([(9, 2, 16), (3, 1, 4)], 1),
+        ([(5, 16, 16), (9, 16, 16)], 1),
+    ];
+    for (workers, takes) in cases {
+        let (mut state, mut load, mut index) = (State::default(), Load::default(), 0);
+        for (nth, (leases, busy, slots)) in (1..).zip(workers) {
+            index += 1;
+            one(&mut state, index, Command::Register { worker: worker(nth, slots) });
+            for lease in 0..leases {
+                index += 1;
+                let location = location(lease + (nth - 1) * 60);
+                let incarnation = incarnation(nth);
+                one(&mut state, index, Command::Assign { location, incarnation });
+            }
+            load.work.insert(incarnation(nth), busy);
+        }
+        for nth in 240..250 {
+            assert_eq!(choose(&state, &load, &location(nth), None), Some(incarnation(takes)));
+        }
+    }
+}
+
+// A burst within one entry spreads too, before any heartbeat counts it.
+#[test]
+fn a_burst_is_counted_as_it_is_given() {
+    let mut state = State::default();
+    for nth in 1..=3 {
+        one(&mut state, u64::from(nth), Command::Register { worker: worker(nth, 8) });
+    }
+    let mut load =
+        Load { work: [(incarnation(1), 6), (incarnation(2), 3)].into(), ..Load::default() };
+    for nth in 0..9 {
+        let chosen = choose(&state, &load, &location(nth), None).expect("someone");
+        *load.planned.entry(chosen).or_default() += 1;
+    }
+    let planned = [1, 2, 3].map(|nth| load.planned.get(&incarnation(nth)).copied().unwrap_or(0));
+    assert_eq!(planned, [0, 3, 6]);
+}
+
+// A disk that may have the files is worth a queue, but not a long one.
+#[test]
+fn a_known_disk_is_left_when_it_has_much_more_work() {
+    let mut state = State::default();
+    for nth in [1, 2] {
+        one(&mut state, u64::from(nth), Command::Register { worker: worker(nth, 32) });
+    }
+    let node = worker(1, 32).node;
+    for (busy, other, takes) in [(8, 0, 1), (9, 0, 2), (16, 4, 1), (17, 4, 2)] {
+        let work = [(incarnation(1), busy), (incarnation(2), other)].into();
+        let load = Load { work, ..Load::default() };
+        let chosen = choose(&state, &load, &location(1), Some(&node));
+        assert_eq!(chosen, Some(incarnation(takes)), "{busy} {other}");
+    }
+}
+
 #[test]
 fn who_drains_gets_nothing_and_who_is_quiet_only_what_is_left() {
     let mut state = State::default();

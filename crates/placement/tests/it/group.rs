@@ -209,6 +209,57 @@ async fn a_leader_without_a_majority_does_not_answer() {
     leader.stop().await;
 }
 
+/// Waits until a member's readiness is as wanted, and returns what it says.
+async fn until_readiness(
+    member: &Running,
+    wanted: impl Fn(Option<&str>) -> bool,
+) -> Option<String> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let why = member.node.readiness().why_unready();
+        if wanted(why.as_deref()) {
+            return why;
+        }
+        assert!(Instant::now() < end, "member {}: {why:?}", member.id);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+// Finding ops B6: a member without a quorum was ready, and so was one without a group.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_is_ready_while_a_majority_is_there() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let alone = world.member(4, 0, dir.path()).await;
+    let why = alone.node.readiness().why_unready().expect("it has no group");
+    assert!(why.contains("placement init") && why.contains("placement add"), "{why}");
+    let mut members = world.group(3, dir.path()).await;
+    for member in &members {
+        until_readiness(member, |why| why.is_none()).await;
+    }
+    // The group elects another leader, and nobody stops being ready for that.
+    let leader = take_leader(&mut members);
+    leader.stop().await;
+    let end = Instant::now() + PATIENCE;
+    while members.iter().all(|member| member.node.status().leader != Some(member.id)) {
+        for member in &members {
+            assert_eq!(member.node.readiness().why_unready(), None);
+        }
+        assert!(Instant::now() < end, "nobody leads");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The one that is left is of no use, whether it led or not.
+    let stopped = members.remove(0);
+    let (id, other) = (stopped.id, stopped.stop().await);
+    let why = until_readiness(&members[0], |why| why.is_some()).await.expect("a reason");
+    assert!(why.contains("no majority") && why.contains("--cluster-secret"), "{why}");
+    let back = world.member(id, other, dir.path()).await;
+    until_readiness(&members[0], |why| why.is_none()).await;
+    until_readiness(&back, |why| why.is_none()).await;
+    for member in members.into_iter().chain([back, alone]) {
+        member.stop().await;
+    }
+}
+
 /// Waits until the leader stops answering because it has no majority.
 async fn until_alone(leader: &Running) {
     let end = Instant::now() + PATIENCE;

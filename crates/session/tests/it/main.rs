@@ -44,6 +44,7 @@ mod settings;
 mod silence;
 mod skills;
 mod spans;
+mod spending;
 mod stalls;
 mod text;
 mod titles;

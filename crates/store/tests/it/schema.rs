@@ -114,8 +114,48 @@ async fn a_migration_waits_for_a_lock_again_and_again() {
         }
         holder.rollback().await.expect("released");
     };
-    let (migrated, ()) = tokio::join!(store::migrate(&url), release);
+    // Finding ops-3, polish: two minutes could pass without a line.
+    let mut said = 0;
+    let (migrated, ()) = tokio::join!(store::migrate_noting(&url, || said += 1), release);
     migrated.expect("migrated");
+    assert_eq!(said, 1);
+}
+
+// Finding ops-3, polish: refusals ended with a line of Postgres's source, and none told a full server from a silent one.
+#[tokio::test]
+async fn postgres_is_quoted_and_its_cause_is_known() {
+    let world = World::new().await;
+    let said = async |statement: &'static str| {
+        let refused = sqlx::raw_sql(statement).execute(&world.root).await.expect_err("refused");
+        StoreError::from(refused)
+    };
+    let raises = |code: &str| {
+        format!(
+            "DO $$ BEGIN RAISE EXCEPTION 'no more' USING ERRCODE = '{code}', HINT = 'do this'; END $$"
+        )
+    };
+    let [full, crowded, other] = ["53100", "53300", "42501"].map(|code| &*raises(code).leak());
+    for (statement, sentence, is_full, is_crowded) in [
+        ("SELECT 1 / 0", "division by zero", false, false),
+        (full, "no more; do this", true, false),
+        (crowded, "no more; do this", false, true),
+        (other, "no more; do this", false, false),
+    ] {
+        let error = said(statement).await;
+        assert_eq!(error.sentence(), sentence);
+        assert_eq!(
+            (error.is_full(), error.has_too_many_clients()),
+            (is_full, is_crowded),
+            "{error:?}"
+        );
+        assert!(error.has_answered());
+    }
+    let silent = store::schema_version("postgres://oc_sched:x@127.0.0.1:1/none").await;
+    let silent = silent.expect_err("nobody is there");
+    assert!(!silent.has_answered() && !silent.sentence().is_empty(), "{silent:?}");
+    let gone = world.database.url("oc_nobody");
+    let refused = store::schema_version(&gone).await.expect_err("no such role").sentence();
+    assert!(refused.contains("oc_nobody") && !refused.contains(" at line "), "{refused}");
 }
 
 async fn waiting(world: &World) -> bool {

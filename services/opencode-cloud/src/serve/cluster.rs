@@ -324,8 +324,7 @@ impl Cluster {
 
     async fn wait_ready(&self, stop: &CancellationToken) -> Result<(), ServeError> {
         for process in &self.processes {
-            let path = if process.role == "gateway" { "readyz" } else { "healthz" };
-            let url = format!("{}/{path}", process.url);
+            let url = format!("{}/readyz", process.url);
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 ready = answers(&url) => ready?,

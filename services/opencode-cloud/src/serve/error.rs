@@ -20,7 +20,18 @@ pub enum ServeError {
 
 fn database(error: &StoreError) -> String {
     match error {
-        StoreError::Database(cause) => format!("the database does not answer as needed: {cause}"),
+        error @ StoreError::Database(_) => {
+            let what = if error.is_full() {
+                "the database has no space left; make room on its disk"
+            } else if error.has_too_many_clients() {
+                "the database has as many connections as it allows; raise its max_connections, or run fewer processes"
+            } else if error.has_answered() {
+                "the database refuses"
+            } else {
+                "the database does not answer"
+            };
+            format!("{what}: {}", error.sentence())
+        }
         StoreError::NotFound
         | StoreError::Conflict { .. }
         | StoreError::Busy { .. }

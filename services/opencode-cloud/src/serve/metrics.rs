@@ -22,13 +22,13 @@ pub struct MetricsArgs {
     /// Answer `GET /metrics` for Prometheus at this address, such as 127.0.0.1:9464 [default: no metrics are shown]
     #[arg(long, value_name = "ADDRESS:PORT", env = "OPENCODE_CLOUD_METRICS_BIND")]
     pub metrics_bind: Option<SocketAddr>,
-    /// Token that Prometheus sends as `Authorization: Bearer`; required for an address beyond loopback
+    /// Token that Prometheus sends as `Authorization: Bearer`; required for an address beyond loopback. Without an address it is
+    /// for other processes of the same environment
     #[arg(
         long,
         value_name = "TOKEN",
         env = "OPENCODE_CLOUD_METRICS_TOKEN",
-        hide_env_values = true,
-        requires = "metrics_bind"
+        hide_env_values = true
     )]
     pub metrics_token: Option<String>,
 }
@@ -108,6 +108,19 @@ mod tests {
         assert_eq!(get(address, Some("wrong")).await.0, 401);
         let (status, text) = get(address, Some("right")).await;
         assert!(status == 200 && text.ends_with("# EOF\n"), "{status} {text}");
+    }
+
+    // Finding ops-3, polish: a token of the common environment stopped processes that show no metrics.
+    #[test]
+    fn a_token_without_a_listener_is_for_others() {
+        #[derive(clap::Parser)]
+        struct Probe {
+            #[command(flatten)]
+            metrics: MetricsArgs,
+        }
+        let parsed = <Probe as clap::Parser>::try_parse_from(["probe", "--metrics-token=t"]);
+        let metrics = parsed.map(|probe| probe.metrics).expect("it is no mistake");
+        assert_eq!((metrics.metrics_bind, metrics.metrics_token.as_deref()), (None, Some("t")));
     }
 
     #[tokio::test]

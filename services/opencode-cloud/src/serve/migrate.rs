@@ -33,6 +33,10 @@ pub struct MigrateArgs {
     pub no_provision: bool,
 }
 
+/// The line before a wait of up to two minutes.
+const WAITS: &str =
+    "waiting for a lock that another transaction holds: see pg_locks; it is tried for two minutes";
+
 /// Provisions and migrates.
 ///
 /// # Errors
@@ -46,7 +50,11 @@ pub async fn execute(args: MigrateArgs, screen: &mut Screen) -> Result<u8, Serve
         store::provision(&args.database_url, &passwords).await?;
         store::role_url(&args.database_url, "oc_migrate", Some(&passwords.migrate))?
     };
-    store::migrate(&url).await?;
+    let note_wait = || {
+        // Nothing is lost when it cannot be printed: the migration goes on.
+        let _ = screen.err.say(WAITS);
+    };
+    store::migrate_noting(&url, note_wait).await?;
     let line = format!("the database is at schema {}", store::SCHEMA_VERSION);
     screen.out.say(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
     Ok(0)

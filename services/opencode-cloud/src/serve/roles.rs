@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Origins;
-use axum::Router;
-use axum::routing::get;
 use boot::default_data_dir;
 use clap::Args;
 use domain::{Clock, SystemClock};
 use jiff::tz::TimeZone;
 use placement_api::{HttpPlacement, Placement};
+use placement_service::probe_routes;
 use signals::{Dropping, Nats, Signals};
 use store::{Store, StoreError, StoreOptions};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
@@ -394,7 +393,8 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
     )
     .await?;
     tracing::info!("{told}");
-    let router: Router = Router::new().route("/healthz", get(|| async { "ok" }));
+    let readiness = worker.readiness();
+    let router = probe_routes(move || readiness.why_unready());
     let closing = root.token();
     root.spawn(HEALTH, async move {
         axum::serve(listener, router).with_graceful_shutdown(closing.cancelled_owned()).await

@@ -77,6 +77,38 @@ async fn a_session_goes_on_in_its_own_directory_or_not_at_all() {
     assert_eq!(service.seen().prompts[0].get("agent"), None);
 }
 
+// Finding ops B3: the first command after an installation on this machine was refused.
+#[tokio::test]
+async fn run_works_where_the_service_says_that_it_can() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let here = folder.path().canonicalize().expect("a folder");
+    let here = here.to_str().expect("UTF-8").to_owned();
+    let given = ["--directory", "/workspace"];
+    let named = Some("/workspace".to_owned());
+    for (has_paths, words, project, directory) in [
+        (Some(true), &[][..], Some(here.clone()), Some(here.clone())),
+        (Some(true), &given, named.clone(), named.clone()),
+        (Some(false), &[], None, None),
+        (Some(false), &given, named.clone(), named),
+        (None, &[], Some(here.clone()), Some(here)),
+    ] {
+        let service = Service::start(vec![whole()]).await;
+        service.say_of_paths(has_paths);
+        let mut run = command(&service.url, &[&["run", "hello"], words].concat());
+        run.current_dir(folder.path());
+        let (code, out, err) = told(&output(run.spawn().expect("it starts")).await);
+        assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{words:?}: {err}");
+        let is_elsewhere = err.contains("an empty workspace of the service, not in this directory");
+        assert_eq!(is_elsewhere, directory.is_none(), "{err}");
+        let seen = service.seen();
+        assert_eq!(seen.projects[0]["directory"].as_str(), project.as_deref(), "{words:?}");
+        // Finding ops S4: all sessions of a plain `run` shared one workspace.
+        let own = format!("/workspace/{}", seen.created[0]["id"].as_str().expect("an id"));
+        let directory = directory.unwrap_or(own);
+        assert_eq!(seen.created[0]["directory"], directory.as_str(), "{words:?}");
+    }
+}
+
 #[tokio::test]
 async fn run_continues_the_last_session_of_its_directory() {
     let service = Service::start(vec![whole()]).await;

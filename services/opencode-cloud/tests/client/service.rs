@@ -46,6 +46,8 @@ pub(crate) struct Seen {
     pub(crate) resumed_after: Vec<String>,
     /// Bodies of the prompts, refused ones included.
     pub(crate) prompts: Vec<Value>,
+    /// Bodies of the requests for projects.
+    pub(crate) projects: Vec<Value>,
     /// Bodies of the requests for new sessions.
     pub(crate) created: Vec<Value>,
 }
@@ -57,6 +59,8 @@ struct Inner {
     /// The calls that were already refused once; `None` refuses none.
     stumbled: Option<Mutex<HashSet<String>>>,
     seen: Mutex<Seen>,
+    /// Whether it says that sessions may work in directories of this machine; `None` says it to nobody.
+    local_paths: Mutex<Option<bool>>,
     prompted: watch::Sender<Option<String>>,
     aborted: watch::Sender<bool>,
 }
@@ -94,6 +98,7 @@ impl Service {
             refusals: Mutex::new(refusals.iter().copied().collect()),
             stumbled,
             seen: Mutex::default(),
+            local_paths: Mutex::new(Some(true)),
             prompted: watch::Sender::new(None),
             aborted: watch::Sender::new(false),
         });
@@ -109,6 +114,11 @@ impl Service {
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
         self.inner.seen.lock().expect("no test panics while it looks")
+    }
+
+    /// Says this from now on about directories of this machine, or refuses to say it.
+    pub(crate) fn say_of_paths(&self, local_paths: Option<bool>) {
+        *lock(&self.inner.local_paths) = local_paths;
     }
 
     /// Waits until the service has the prompt.
@@ -149,7 +159,15 @@ async fn answer(
         return answer;
     }
     match (method.as_str(), path) {
-        ("POST", "/project/init") => Json(json!({"id": "prj_1"})).into_response(),
+        ("POST", "/project/init") => {
+            let asked: Value = serde_json::from_slice(&body).expect("a JSON body");
+            lock(&inner.seen).projects.push(asked);
+            Json(json!({"id": "prj_1"})).into_response()
+        }
+        ("GET", "/platform/me") => match *lock(&inner.local_paths) {
+            Some(local_paths) => Json(json!({"local_paths": local_paths})).into_response(),
+            None => refusal(StatusCode::FORBIDDEN, "FORBIDDEN", "this needs `me.read`"),
+        },
         ("GET", "/config") => Json(json!({"model": "sim/simulated"})).into_response(),
         ("POST", "/project/prj_1/session") => {
             let asked: Value = serde_json::from_slice(&body).expect("a JSON body");

@@ -15,13 +15,21 @@ pub(crate) async fn healthz(State(state): State<ApiState>) -> Json<Value> {
     Json(json!({ "healthy": true, "version": state.settings().version }))
 }
 
-/// Succeeds while the database answers and the gateway is not shutting down.
+/// Succeeds while the database answers, placement does not refuse the cluster secret, and the gateway is not shutting
+/// down. Without placement it admits prompts, which wait.
 pub(crate) async fn readyz(State(state): State<ApiState>) -> Result<Json<Value>, ApiError> {
     if !state.is_serving() {
         let message = "this gateway is shutting down; ask another";
         return Err(ApiError::Unavailable { message, cause: None });
     }
-    match tokio::time::timeout(PATIENCE, state.store().ping()).await {
+    let ping = tokio::time::timeout(PATIENCE, state.store().ping());
+    let (answer, accepted) = tokio::join!(ping, state.placement().prove_secret());
+    if accepted.is_err() {
+        let message = "placement refuses this gateway's cluster secret: give every role the same --cluster-secret, and \
+                       start this one again";
+        return Err(ApiError::Unavailable { message, cause: None });
+    }
+    match answer {
         Ok(Ok(())) => Ok(Json(json!({ "ready": true }))),
         Ok(Err(error)) => Err(ApiError::Unavailable {
             message: "the database does not answer",

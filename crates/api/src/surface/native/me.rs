@@ -26,6 +26,8 @@ pub(crate) struct MeView {
     /// Whether the person has no name yet.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     first: bool,
+    /// Whether sessions may work in directories of the service's machine.
+    local_paths: bool,
 }
 
 /// A person or service account.
@@ -150,5 +152,6 @@ pub(crate) async fn me_of(
         may: standing.needs().map(Need::as_str).collect(),
         login,
         first,
+        local_paths: state.settings().allow_local_paths,
     })
 }

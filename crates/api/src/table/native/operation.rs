@@ -13,7 +13,7 @@ const PROBE: Policy = Open("a probe has no key, and learns nothing of anybody");
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/healthz", PROBE, "health.live", "Say that the process runs", health::healthz),
-        get("/readyz", PROBE, "health.ready", "Say whether the database answers", health::readyz),
+        get("/readyz", PROBE, "health.ready", "Say whether requests may come", health::readyz),
         post(
             "/platform/session/{session}/rebuild",
             Needs(SessionInspect),
