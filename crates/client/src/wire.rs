@@ -124,7 +124,8 @@ impl SessionsQuery {
     }
 }
 
-/// A model that a user chose: `PROVIDER/NAME`, or `NAME` at the service's default provider.
+/// A model that a user chose: `PROVIDER/NAME`, or `NAME` at the service's default provider. A name may have slashes of its
+/// own, as a path has: `acme//models/Qwen3` is `/models/Qwen3` of `acme`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelChoice(String);
 
@@ -132,7 +133,7 @@ impl ModelChoice {
     /// Returns whether it names its provider.
     #[must_use]
     pub fn has_provider(&self) -> bool {
-        self.0.contains('/')
+        self.0.find('/').is_some_and(|at| at > 0)
     }
 
     /// Returns the same model at `provider`.
@@ -146,7 +147,9 @@ impl FromStr for ModelChoice {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        let is_good = text.split('/').all(|part| !part.trim().is_empty());
+        let (provider, name) = text.split_once('/').unwrap_or(("a", text));
+        let is_named = |text: &str| text.contains(|c: char| c != '/' && !c.is_whitespace());
+        let is_good = (provider.is_empty() || is_named(provider)) && is_named(name);
         if is_good { Ok(Self(text.to_owned())) } else { Err("a model is NAME or PROVIDER/NAME") }
     }
 }
@@ -354,4 +357,35 @@ pub struct FaultView {
     pub code: String,
     /// The reason for people.
     pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The public report opencode#15668: servers name a model by the path of its file.
+    #[test]
+    fn a_model_may_have_any_name_of_its_own() {
+        for (text, has_provider) in [
+            ("m", false),
+            ("qwen3:30b", false),
+            ("acme/m", true),
+            ("acme/org/name:free", true),
+            ("synthetic/hf:Org/Model-1@v2", true),
+            ("acme/@cf/qwen/q", true),
+            ("acme//my/llms/Qwen3", true),
+            ("/my/llms/Qwen3", false),
+            ("acme/models/", true),
+            ("acme/a b", true),
+        ] {
+            let choice: ModelChoice = text.parse().expect(text);
+            assert_eq!((choice.to_string().as_str(), choice.has_provider()), (text, has_provider));
+            if !has_provider {
+                assert_eq!(choice.at("own").to_string(), format!("own/{text}"));
+            }
+        }
+        for text in ["", " ", "/", "acme/", "acme//", "acme/ ", " /m"] {
+            assert!(text.parse::<ModelChoice>().is_err(), "{text:?}");
+        }
+    }
 }

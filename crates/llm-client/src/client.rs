@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use llm_protocol::{
     Delivery, ErrorReason, classify_in_stream, classify_named, http_date_unix_ms, retry_after_ms,
-    value_of,
+    stated_error, value_of,
 };
 use reqwest::Method;
 use reqwest::header::{
@@ -22,8 +22,9 @@ use crate::options::Options;
 use crate::reqwest_transport::ReqwestTransport;
 use crate::route::Route;
 use crate::secret::Redactor;
-use crate::stream::{Bounds, LlmStream, Reading, stated_error};
+use crate::stream::{Bounds, LlmStream, Reading};
 use crate::transport::{ProviderTransport, WireRequest, WireResponse};
+use crate::whole;
 
 /// The most bytes of an error's body that are read.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
@@ -100,14 +101,18 @@ impl Client {
         if let Some(coding) = compression(&response.headers) {
             return Err(compressed(&response, coding));
         }
-        if !response.status.is_success() || !may_be_stream(&response.headers) {
-            let mut error = refusal(&sent.redactor, response).await;
-            // The token may have expired early. A retry gets a new one; the caller bounds the retries.
-            if error.status == Some(401) && sent.refused() {
-                error.advice = Some(RetryAdvice::Retry { after_ms: None });
+        let most = self.options.max_response_bytes;
+        let response = match whole::make_stream(*protocol, response, most, silence).await {
+            Ok(response) => response,
+            Err(response) => {
+                let mut error = refusal(&sent.redactor, response).await;
+                // The token may have expired early. A retry gets a new one; the caller bounds the retries.
+                if error.status == Some(401) && sent.refused() {
+                    error.advice = Some(RetryAdvice::Retry { after_ms: None });
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
         let framer = protocol.framer(self.options.max_frame_bytes);
         let decoder = protocol.decoder_for(model, dialect);
         let bounds = Bounds { silence, asked_bytes, max_bytes: self.options.max_response_bytes };
@@ -139,13 +144,6 @@ fn compressed(response: &WireResponse, coding: &str) -> LlmError {
     error.status = Some(response.status.as_u16());
     error.request_id = request_id(&response.headers);
     error
-}
-
-/// Returns whether the answer may be a stream. Servers are lax about the media type, but these two rule a
-/// stream out.
-fn may_be_stream(headers: &HeaderMap) -> bool {
-    let kind = header(headers, CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
-    !kind.starts_with("application/json") && !kind.starts_with("text/html")
 }
 
 /// Converts an answer that is not a stream into its error.
@@ -232,7 +230,7 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     Some(llm_protocol::truncate(id, 256).to_owned())
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 

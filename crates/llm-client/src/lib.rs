@@ -27,6 +27,7 @@ mod sigv4;
 mod stream;
 mod tools;
 mod transport;
+mod whole;
 
 pub use answer::Answer;
 pub use auth::{Auth, TokenSource};

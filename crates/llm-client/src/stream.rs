@@ -11,9 +11,8 @@ use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use llm_protocol::{
     DecodeError, Decoder, Delivery, ErrorReason, FinishReason, Framer, LlmEvent, Usage,
-    classify_in_stream, value_of,
+    classify_in_stream, stated_error, value_of,
 };
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::client::{redacted, request_id};
@@ -292,21 +291,6 @@ impl Reading {
         error.request_id = self.request_id.take();
         redacted(&self.redactor, error)
     }
-}
-
-/// Returns the error in a JSON value that is no frame: its `error`, or itself if it has the code of one (Baidu,
-/// MiniMax, and gateways that send code and message alone).
-pub(crate) fn stated_error(json: &Value) -> Option<&Value> {
-    let has = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
-    if has("error") {
-        return json.get("error");
-    }
-    let base = json.pointer("/base_resp/status_code").and_then(Value::as_i64);
-    let is_fine =
-        json.get("code").and_then(Value::as_i64).is_some_and(|code| matches!(code, 0 | 200));
-    let is_coded = has("code") && !is_fine && (has("message") || has("msg"));
-    let is_coded = is_coded || has("error_code");
-    (is_coded || base.is_some_and(|code| code != 0)).then_some(json)
 }
 
 /// Returns the number of bytes in an event that the model wrote.

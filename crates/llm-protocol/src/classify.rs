@@ -52,6 +52,22 @@ pub fn classify_in_stream(error: &Value) -> ProviderError {
     stated.with_reason(reason)
 }
 
+/// Returns the error in a JSON value that is no part of an answer: its `error`, or itself if it has the code of one (Baidu,
+/// MiniMax, gateways that send code and message alone, and vLLM's relays with `error_type` and `error_message`).
+#[must_use]
+pub fn stated_error(json: &Value) -> Option<&Value> {
+    let has = |key: &str| json.get(key).is_some_and(|value| !value.is_null() && value != "");
+    if has("error") {
+        return json.get("error");
+    }
+    let base = json.pointer("/base_resp/status_code").and_then(Value::as_i64);
+    let is_fine =
+        json.get("code").and_then(Value::as_i64).is_some_and(|code| matches!(code, 0 | 200));
+    let is_coded = has("code") && !is_fine && (has("message") || has("msg"));
+    let is_coded = is_coded || has("error_code") || has("error_message");
+    (is_coded || base.is_some_and(|code| code != 0)).then_some(json)
+}
+
 /// Returns the wait that a provider asks for, in milliseconds, from `retry-after-ms` or else `retry-after`
 /// (RFC 9110 §10.2.3: seconds, here also with a fraction, or an HTTP date). `now_unix_ms` is the provider's
 /// `date` or our clock; a past date gives 0. Nonsensical values give `None`.
@@ -137,6 +153,9 @@ fn by_name(codes: &[String]) -> Option<ErrorReason> {
         .then_some(ErrorReason::InvalidRequest)
 }
 
+/// The members of an error that tell its kind.
+const CODES: [&str; 5] = ["code", "type", "status", "error_code", "error_type"];
+
 /// The contents of an error's body, in lower case except for the message.
 #[derive(Default)]
 struct Stated {
@@ -176,11 +195,12 @@ impl Stated {
         let message = message.or_else(|| text("Message")); // AWS, before it reaches the service
         // Baidu and gateways of its form, and MiniMax's `base_resp`.
         let message = message.or_else(|| text("error_msg")).or_else(|| text("msg"));
+        let message = message.or_else(|| text("error_message"));
         let base = error.get("base_resp").unwrap_or(&Value::Null);
         let message =
             message.or_else(|| base.get("status_msg").and_then(Value::as_str).map(str::to_owned));
         let stated = Self {
-            codes: ["code", "type", "status", "error_code"].into_iter().filter_map(code).collect(),
+            codes: CODES.into_iter().filter_map(code).collect(),
             message: message.unwrap_or_default(),
             google: google_reason(error),
         };

@@ -46,7 +46,7 @@ mod thinking;
 
 pub use cache::{Breakpoints, CacheMarks, CachePolicy, MessageMarks};
 pub use classify::{
-    classify, classify_in_stream, classify_named, http_date_unix_ms, retry_after_ms,
+    classify, classify_in_stream, classify_named, http_date_unix_ms, retry_after_ms, stated_error,
 };
 pub use decode_error::DecodeError;
 pub use dialect::{CallIdForm, Dialect, Instructions, wrap_instructions};

@@ -1,7 +1,8 @@
 //! Server-sent events: bytes in, complete data payloads out.
 //!
 //! Follows the WHATWG HTML standard §9.2.6, reduced to what providers use: only `data` fields are kept. An
-//! event without data is dropped, and so is an event that the stream does not complete.
+//! event without data is dropped, and so is an event that the stream does not complete. Data that begins with a colon
+//! is a comment: some proxies pass comments on so.
 
 /// Cuts a byte stream into the data payloads of its events. Any split of the bytes gives the same payloads.
 #[derive(Debug)]
@@ -120,6 +121,10 @@ impl Framer {
             Some([b':', b' ', value @ ..] | [b':', value @ ..]) => value,
             Some(_) | None => return,
         };
+        // A comment that a proxy has made into data. What providers send begins otherwise.
+        if !self.has_data && value.starts_with(b":") {
+            return;
+        }
         if std::mem::replace(&mut self.has_data, true) {
             self.data.push(b'\n');
         }
@@ -148,6 +153,11 @@ mod tests {
         assert_eq!(frames(": ping\n\nevent: x\nid: 1\nretry: 2\n\n"), [""; 0]);
         assert_eq!(frames("event: x\ndata: a\ndata: b\ndata\ndata:\n\n"), ["a\nb\n\n"]);
         assert_eq!(frames("data: \n\n"), [""]);
+        // The public report llm-gateway#2053: a proxy passes comments on as data.
+        for comment in ["data: : OPENROUTER PROCESSING", "data:: ping", "data: :", "data::\r"] {
+            assert_eq!(frames(&format!("{comment}\n\ndata: {{}}\n\n")), ["{}"], "{comment}");
+        }
+        assert_eq!(frames("data: {\"a\"\ndata: :1}\n\n"), ["{\"a\"\n:1}"]);
         assert_eq!(frames("database: a\n\nDATA: b\n\n"), [""; 0]);
         assert_eq!(frames("data: incomplete\n"), [""; 0]);
     }
@@ -176,7 +186,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_split_gives_the_same_frames(
-            lines in prop::collection::vec("(data: |data:|data|:|event: |\u{FEFF})?[a-z é\u{1F600}]{0,6}(\n|\r|\r\n|\n\n|\r\n\r\n)", 0..12),
+            lines in prop::collection::vec("(data: |data:|data: :|data|:|event: |\u{FEFF})?[a-z é\u{1F600}]{0,6}(\n|\r|\r\n|\n\n|\r\n\r\n)", 0..12),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         ) {
             let bytes = lines.concat().into_bytes();

@@ -12,6 +12,7 @@ mod read_scope;
 
 use domain::{Need, RuleAction, ToolRule, rule_names};
 use settings::{Fault, Layer, Permissions};
+use unicode_normalization::UnicodeNormalization as _;
 
 pub use self::read_scope::ReadScope;
 use crate::tools::ReadNeeds;
@@ -332,13 +333,13 @@ fn has(rule: &ToolRule, text: &str) -> bool {
     bare || is_like(&rule.pattern, text)
 }
 
-/// Compares a text with a pattern in which `*` stands for any text and `?` for one character.
+/// Compares a text with a pattern in which `*` stands for any text and `?` for one character. A letter is the same in each of its
+/// spellings: macOS writes `é` as two code points, and tools find a file by either.
 fn is_like(pattern: &str, text: &str) -> bool {
     if pattern.is_ascii() && text.is_ascii() {
         return is_like_each(pattern.as_bytes(), text.as_bytes(), b'*', b'?');
     }
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.nfc().collect(), text.nfc().collect());
     is_like_each(&pattern, &text, '*', '?')
 }
 

@@ -96,6 +96,9 @@ mod tests {
             r#""{\"path\": \"a,}\", \"limit\": 2}""#,
             r#"{"arguments": {"path": "a,}", "limit": 2}}"#,
             r#"{"input": "{\"path\": \"a,}\", \"limit\": 2}"}"#,
+            r#"{}{"path": "a,}", "limit": 2}"#,
+            r#"{"path": "a,}", "limit": 2}{"limit": 2, "path": "a,}"}"#,
+            "{}\n{\"path\": \"a,}\", \"limit\": 2}\n{}",
         ] {
             assert_eq!(parsed(arguments), Ok(expected.clone()), "{arguments}");
         }
@@ -104,6 +107,9 @@ mod tests {
             r#"{"path": "a", "limit": 2.5}"#,
             r#"{"path": "a", "limit": "-1"}"#,
             r#"{"path": "a"} {"path": "b"}"#,
+            r#"{"path": "a"} {"limit": 2}"#,
+            r#"{}{"path": "a""#,
+            r#"{"path": "a"} and more"#,
             r#"{"path": ["a"]}"#,
             r#"{"path": "a",, "limit": 2}"#,
         ] {

@@ -15,6 +15,7 @@ use sandbox::{HiddenFiles, HiddenPaths};
 
 use crate::call::{Stopped, ToolContext};
 use crate::git_files;
+use crate::spelling::find_spelling;
 
 /// The number of retries after a path resolution loses a race with a rename.
 const RACES: usize = 32;
@@ -123,19 +124,19 @@ impl LocationFiles {
     }
 
     /// Returns the path below the root that the model means: relative paths unchanged, absolute ones below
-    /// either name of the root. Looks only at the text; [`LocationFiles::open`] decides about the target.
+    /// either name of the root, and names as they are spelled on the disk. [`LocationFiles::open`] decides about the target.
     pub(crate) fn relative(&self, given: &str) -> Result<PathBuf, Stopped> {
         if given.is_empty() || given.contains('\0') {
             return Err(Stopped::because("the path is empty or holds a NUL"));
         }
         let path = Path::new(given);
         if path.is_relative() {
-            return Ok(path.to_path_buf());
+            return Ok(find_spelling(self, path.to_path_buf()));
         }
         let roots = [Path::new(&self.shown_root), &self.given_root, &self.real_root];
         match roots.into_iter().find_map(|root| path.strip_prefix(root).ok()) {
             Some(below) if below.as_os_str().is_empty() => Ok(PathBuf::from(".")),
-            Some(below) => Ok(below.to_path_buf()),
+            Some(below) => Ok(find_spelling(self, below.to_path_buf())),
             None => Err(Refused::Outside.told(given, self)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use domain::{RuleAction, ToolClass};
@@ -18,6 +18,7 @@ use crate::grep::{IGNORED_NOTE, left_out_note};
 use crate::names::escape_name;
 use crate::outputs::{self, MANAGED_PREFIX};
 use crate::set::Tool;
+use crate::spelling::compose_letters;
 use crate::walk::{Walked, walk};
 
 /// The most paths in one result.
@@ -81,7 +82,11 @@ fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Sto
     let directory = OFlags::PATH | OFlags::DIRECTORY;
     let base = files.open(&files.relative(given)?, directory).map_err(told)?;
     let base = files.real_relative(&base).map_err(told)?;
-    let pattern = Pattern::new(&arguments.pattern, &files)?;
+    let wanted = relate_pattern(&arguments.pattern, &files)?;
+    let (base, pattern) = match follow_links(&files, &base, &wanted) {
+        Some((base, rest)) => (base, Pattern { names_only: false, ..Pattern::below(&rest)? }),
+        None => (base, Pattern::below(&wanted)?),
+    };
     let (mut found, mut left_out) = (Vec::new(), 0);
     let walked = walk(&files, &base, &context.cancel, |path| {
         let below = path.strip_prefix(&base).unwrap_or(path);
@@ -143,40 +148,84 @@ fn is_file(fd: &OwnedFd) -> bool {
     kind.is_ok_and(|kind| kind == FileType::RegularFile)
 }
 
+/// Returns a pattern relative to where it is looked for.
+fn relate_pattern(given: &str, files: &LocationFiles) -> Result<String, Stopped> {
+    if given.starts_with('/') {
+        return Ok(files.relative(given)?.display().to_string());
+    }
+    Ok(given.trim_start_matches("./").to_owned())
+}
+
+/// Returns the directory behind the links with which a pattern begins, and the rest of the pattern. A walk follows no link.
+fn follow_links(files: &LocationFiles, base: &Path, pattern: &str) -> Option<(PathBuf, String)> {
+    let mut reached = base.strip_prefix(".").unwrap_or(base).to_path_buf();
+    let (mut behind, mut rest) = (None, pattern);
+    while let Some((name, below)) = rest.split_once('/') {
+        let path = reached.join(name);
+        let opened = files.open(&path, OFlags::PATH | OFlags::DIRECTORY);
+        let Ok(real) = opened.and_then(|fd| files.real_relative(&fd)) else { break };
+        if real != path {
+            behind = Some((real.clone(), below.to_owned()));
+        }
+        (reached, rest) = (real, below);
+    }
+    behind
+}
+
 /// A pattern for paths below a directory.
 pub(crate) struct Pattern {
-    matcher: GlobMatcher,
+    given: String,
+    /// The pattern, and the pattern with its brackets as letters: directories are named `[id]` in some projects.
+    matchers: Vec<GlobMatcher>,
     names_only: bool,
 }
 
 impl Pattern {
     pub(crate) fn new(given: &str, files: &LocationFiles) -> Result<Self, Stopped> {
-        if given.starts_with('/') {
-            return Self::below(&files.relative(given)?.display().to_string());
-        }
-        Self::below(given.trim_start_matches("./"))
+        Self::below(&relate_pattern(given, files)?)
     }
 
     /// Makes one that is relative to where it is looked for.
     fn below(given: &str) -> Result<Self, Stopped> {
-        let glob = GlobBuilder::new(given).literal_separator(true).build().map_err(|error| {
-            Stopped::because(format!("{given} is not a valid pattern: {error}"))
-        })?;
-        Ok(Self { matcher: glob.compile_matcher(), names_only: !given.contains('/') })
+        let given = compose_letters(given).into_owned();
+        let build = |text: &str| GlobBuilder::new(text).literal_separator(true).build();
+        let literal = given.contains(['[', ']', '{', '}']).then(|| build(&quote_brackets(&given)));
+        let globs: Vec<globset::Glob> = match (build(&given), literal.and_then(Result::ok)) {
+            (Ok(glob), literal) => std::iter::once(glob).chain(literal).collect(),
+            (Err(_), Some(literal)) => vec![literal],
+            (Err(error), None) => {
+                let message = format!("{given} is not a valid pattern: {error}");
+                return Err(Stopped::because(message));
+            }
+        };
+        let matchers = globs.iter().map(globset::Glob::compile_matcher).collect();
+        Ok(Self { names_only: !given.contains('/'), given, matchers })
     }
 
-    /// Returns the one path that it means below `base`, if it has no signs of a pattern.
+    /// Returns the one path that it means below `base`, if it has no signs of a pattern, or its signs may be letters.
     fn exact_path(&self, base: &Path) -> Option<String> {
-        let given = self.matcher.glob().glob();
-        let is_exact = !given.is_empty() && !given.contains(['*', '?', '[', '{', '\\']);
+        let is_exact = !self.given.is_empty() && !self.given.contains(['*', '?', '\\']);
         let base = base.strip_prefix(".").unwrap_or(base);
-        is_exact.then(|| base.join(given).display().to_string())
+        is_exact.then(|| base.join(&self.given).display().to_string())
     }
 
     pub(crate) fn matches(&self, path: &Path) -> bool {
-        match path.file_name() {
-            Some(name) if self.names_only => self.matcher.is_match(name),
-            Some(_) | None => self.matcher.is_match(path),
+        let name = if self.names_only { path.file_name().map(Path::new) } else { None };
+        let path = name.unwrap_or(path);
+        let composed = path.to_str().map(compose_letters);
+        let path = composed.as_deref().map_or(path, Path::new);
+        self.matchers.iter().any(|matcher| matcher.is_match(path))
+    }
+}
+
+/// Returns a pattern whose brackets stand for themselves.
+fn quote_brackets(pattern: &str) -> String {
+    let mut quoted = String::with_capacity(pattern.len() + 8);
+    for c in pattern.chars() {
+        match c {
+            '[' | ']' | '{' | '}' => quoted.extend(['[', c, ']']),
+            c => quoted.push(c),
         }
     }
+    quoted
 }

@@ -36,6 +36,7 @@ mod settle;
 mod shell;
 mod skill;
 mod skills;
+mod spelling;
 mod suggest;
 mod terminal;
 mod texts;

@@ -1,5 +1,6 @@
-//! `write`: creates or replaces a file with exactly this content.
+//! `write`: creates or replaces a file with exactly this content, in the file's encoding and with its line ends.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +16,13 @@ use crate::arguments;
 use crate::call::{
     Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
 };
-use crate::encoding::Form;
+use crate::encoding::{Form, make_readable};
 use crate::files::{LocationFiles, OpenFile, blocking};
 use crate::replace::{FileLocks, Target, hold};
 use crate::set::Tool;
+
+/// The bytes of a file that tell how it is written.
+const START_BYTES: u64 = 64 * 1024;
 
 pub(crate) struct Write {
     pub(crate) locks: Arc<FileLocks>,
@@ -68,11 +72,17 @@ impl Tool for Write {
             let told = |refused: crate::files::Refused| refused.told(&arguments.path, &files);
             let target = Target::find(&files, &locks, &below).map_err(told)?;
             let _held = hold(context.lock.as_ref())?;
-            // A file keeps its mark, and what it says about the bytes.
-            let form = if target.exists() { form_of(&files, target.path()) } else { Form::Utf8 };
-            let replaced = target.replace(&form.encode(&arguments.content), &call);
+            // A file keeps its mark, what it says about the bytes, and its line ends, which `read` does not show.
+            let exists = target.exists();
+            let style = if exists { detect_style(&files, target.path()) } else { Style::default() };
+            let content = style.end_lines(&arguments.content);
+            let replaced = target.replace(&style.form.encode(&content), &call);
             let touched = replaced.map_err(|refused| told(refused).midway())?;
-            Ok(done(&arguments, Some(!target.exists())).touching(touched))
+            let mut outcome = done(&arguments, Some(!exists));
+            if matches!(content, Cow::Owned(_)) {
+                outcome.footer = "(its lines end with CR LF, as before)".to_owned();
+            }
+            Ok(outcome.touching(touched))
         })
         .await
     }
@@ -99,21 +109,47 @@ fn holds(files: &LocationFiles, path: &Path, content: &str) -> bool {
         return false;
     };
     let mut found = Vec::new();
-    let most = content.len() as u64 * 2 + 4;
+    let most = content.len() as u64 * 4 + 4;
     let read = file.take(most + 1).read_to_end(&mut found);
+    let style = Style::detect_from(&found);
     read.is_ok()
-        && (found == content.as_bytes() || found == *Form::detect_from(&found).encode(content))
+        && (found == content.as_bytes()
+            || found == *style.form.encode(content)
+            || found == *style.form.encode(&style.end_lines(content)))
 }
 
-/// Returns how a file is written.
-fn form_of(files: &LocationFiles, path: &Path) -> Form {
+/// How a file is written.
+#[derive(Debug, Default)]
+struct Style {
+    form: Form,
+    /// All its lines end with CR LF, and it has some.
+    is_windows: bool,
+}
+
+impl Style {
+    fn detect_from(start: &[u8]) -> Self {
+        let text = make_readable(start);
+        let ends = memchr::memchr_iter(b'\n', &text).count();
+        let windows = memchr::memmem::find_iter(&text, b"\r\n").count();
+        Self { form: Form::detect_from(start), is_windows: ends > 0 && ends == windows }
+    }
+
+    /// Returns the content with the file's line ends. A model writes `\n` even for files with `\r\n`.
+    fn end_lines<'a>(&self, content: &'a str) -> Cow<'a, str> {
+        let is_other = self.is_windows && content.contains('\n') && !content.contains('\r');
+        if is_other { Cow::Owned(content.replace('\n', "\r\n")) } else { Cow::Borrowed(content) }
+    }
+}
+
+/// Returns how a file is written, by its beginning.
+fn detect_style(files: &LocationFiles, path: &Path) -> Style {
     let mut start = Vec::new();
     match files.open_to_read(path) {
         Ok(OpenFile { file, kind: FileType::RegularFile, .. }) => {
-            let read = file.take(4).read_to_end(&mut start);
-            read.map_or(Form::Utf8, |_| Form::detect_from(&start))
+            let read = file.take(START_BYTES).read_to_end(&mut start);
+            read.map_or(Style::default(), |_| Style::detect_from(&start))
         }
-        Ok(_) | Err(_) => Form::Utf8,
+        Ok(_) | Err(_) => Style::default(),
     }
 }
 

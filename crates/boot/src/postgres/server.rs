@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -189,12 +190,14 @@ impl Server {
     }
 }
 
-/// Quotes a name: the value is a list, so names with a comma or a space need quotes.
+/// Quotes a name: the value is a list, so names with a comma or a space need quotes. A quote within is doubled.
 fn quoted(folder: &Path) -> OsString {
-    let mut quoted = OsString::from("\"");
-    quoted.push(folder);
-    quoted.push("\"");
-    quoted
+    let mut quoted = vec![b'"'];
+    for byte in folder.as_os_str().as_bytes() {
+        quoted.extend(std::iter::repeat_n(*byte, if *byte == b'"' { 2 } else { 1 }));
+    }
+    quoted.push(b'"');
+    OsString::from_vec(quoted)
 }
 
 /// Returns whether a `postmaster.pid` says that process `pid` accepts connections: its first line is the
@@ -214,5 +217,15 @@ mod tests {
         assert!(says_ready(file, 71) && !says_ready(file, 7));
         assert!(!says_ready(&file.replace("ready   ", "starting"), 71));
         assert!(!says_ready("71\n/data\n", 71) && !says_ready("", 71));
+    }
+
+    // Postgres refused to start in a folder with a quote in its name.
+    #[test]
+    fn a_folder_of_any_name_is_one_item_of_a_list() {
+        for (folder, expected) in
+            [("/d", "\"/d\""), ("/a b, c", "\"/a b, c\""), ("/d'at\"a", "\"/d'at\"\"a\"")]
+        {
+            assert_eq!(quoted(Path::new(folder)), expected);
+        }
     }
 }

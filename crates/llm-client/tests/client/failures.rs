@@ -117,6 +117,49 @@ async fn a_success_that_is_no_stream_is_an_error() {
     assert_eq!(error.reason, ErrorReason::InvalidOutput { incomplete_stream: false });
 }
 
+/// Returns the text and the calls' names of an answer, and how it ended.
+async fn read_answer(
+    kind: &'static str,
+    body: &'static str,
+) -> (String, Vec<String>, Option<LlmError>) {
+    let server = Server::start(move || refuse(200, &[("content-type", kind)], body)).await;
+    let (events, error) = collect(server.stream(&client()).await.unwrap()).await;
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for event in events {
+        if let LlmEvent::TextDelta { text: more, .. } = event {
+            text += &more;
+        } else if let LlmEvent::ToolCall(call) = event {
+            calls.push(call.name);
+        }
+    }
+    (text, calls, error)
+}
+
+// The public report big-AGI#681: servers that cannot stream send a whole answer, and nothing of it was shown.
+#[tokio::test]
+async fn a_whole_answer_in_place_of_a_stream_is_read() {
+    let text = r#"{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"whole"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#;
+    let spread = "\n{\r\n \"choices\": [\n{\"message\": {\"content\": \"whole\"},\n \"finish_reason\": \"stop\"}]\n}\n";
+    let calls = r#"{"choices":[{"message":{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"read","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"glob","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
+    let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"whole\"}}]}\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    for body in [text, spread, stream] {
+        for kind in ["application/json", "application/json; charset=utf-8", "text/html"] {
+            assert_eq!(
+                read_answer(kind, body).await,
+                ("whole".to_owned(), vec![], None),
+                "{kind} {body}"
+            );
+        }
+    }
+    let called = read_answer("application/json", calls).await;
+    assert_eq!(called, (String::new(), vec!["read".to_owned(), "glob".to_owned()], None));
+    for body in ["{}", "[]", "", "hello there", r#"{"choices":[]}"#, r#"{"choices":[{"#] {
+        let error = refused(200, &[("content-type", "application/json")], body).await;
+        let expected = ErrorReason::InvalidOutput { incomplete_stream: false };
+        assert_eq!(error.reason, expected, "{body}");
+    }
+}
+
 #[tokio::test]
 async fn a_huge_error_body_is_cut() {
     let error = refused(500, &[], Box::leak("x".repeat(1 << 20).into_boxed_str())).await;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::classify::classify_in_stream;
+use crate::classify::{classify_in_stream, stated_error};
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::{FinishReason, LlmEvent, Usage};
@@ -87,11 +87,18 @@ impl Decoder {
         if frame.object.as_deref() == Some("error") {
             return Err(classify_in_stream(&serde_json::from_str(data).unwrap_or_default()).into());
         }
+        let is_counted = frame.usage.is_some();
         if let Some(usage) = frame.usage {
             self.count(usage.into_usage());
         }
         // We ask for one choice. A server that sends more numbers them.
         let choices = frame.choices.unwrap_or_default();
+        if choices.is_empty() && !is_counted {
+            let json: Value = serde_json::from_str(data).unwrap_or_default();
+            if let Some(error) = stated_error(&json).filter(|error| is_failure(error)) {
+                return Err(classify_in_stream(error).into());
+            }
+        }
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
             self.push_choice(choice, &mut events)?;
         }

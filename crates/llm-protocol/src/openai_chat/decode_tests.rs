@@ -361,6 +361,42 @@ fn errors_are_found_wherever_a_server_puts_them() {
     assert_eq!(reason(groq), ErrorReason::InvalidRequest);
 }
 
+// The public report hermes-agent#65631: an error beside empty choices was ignored, and the answer was asked for again.
+#[test]
+fn an_error_without_a_member_of_its_own_is_found() {
+    for (frame, expected, words) in [
+        (
+            r#"{"id":"","choices":null,"error_type":"BadRequestError","error_message":"maximum context length is 10"}"#,
+            ErrorReason::ContextOverflow,
+            "maximum context length is 10",
+        ),
+        (
+            r#"{"choices":[],"error_type":"rate_limit_error","error_message":"slow down","error_code":429}"#,
+            ErrorReason::RateLimit { retry_after_ms: None },
+            "slow down",
+        ),
+        (r#"{"code":401,"message":"no such key"}"#, ErrorReason::Authentication, "no such key"),
+        (r#"{"error_code":110,"error_msg":"odd"}"#, ErrorReason::Unknown, "odd"),
+        (
+            r#"{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#,
+            ErrorReason::Quota,
+            "insufficient balance",
+        ),
+    ] {
+        let Err(DecodeError::Provider(error)) = fresh().push(frame) else { panic!("{frame}") };
+        assert_eq!((error.reason, error.message.as_str()), (expected, words), "{frame}");
+    }
+    for frame in [
+        r#"{"code":200,"message":"fine","choices":[]}"#,
+        r#"{"error":{},"choices":[]}"#,
+        r#"{"error_message":"","choices":[]}"#,
+        r#"{"base_resp":{"status_code":0,"status_msg":""}}"#,
+        r#"{"choices":[{"delta":{}}],"error_message":"a model's own"}"#,
+    ] {
+        assert_eq!(fresh().push(frame).unwrap(), [], "{frame}");
+    }
+}
+
 // Finding scenarios F10: a call without a name is the model's mistake, and its result says so.
 #[test]
 fn a_call_without_a_name_does_not_end_the_answer() {

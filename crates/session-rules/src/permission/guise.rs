@@ -1,6 +1,7 @@
 //! Compares a pattern with a text of which parts are not known.
 
 use domain::{UNKNOWN_CHAR, UNKNOWN_TEXT};
+use unicode_normalization::UnicodeNormalization as _;
 
 /// The longest text that is compared letter by letter, in characters.
 const MAX_CHARS: usize = 4_096;
@@ -10,11 +11,11 @@ pub(super) fn may_match(pattern: &str, text: &str) -> bool {
     if !text.contains([UNKNOWN_TEXT, UNKNOWN_CHAR]) {
         return false; // it has been compared
     }
-    let text: Vec<char> = text.chars().collect();
+    let text: Vec<char> = text.nfc().collect();
     if text.len() > MAX_CHARS {
         return true;
     }
-    let may = |pattern: &str| may_match_chars(&pattern.chars().collect::<Vec<_>>(), &text);
+    let may = |pattern: &str| may_match_chars(&pattern.nfc().collect::<Vec<_>>(), &text);
     // `git *` means `git` too.
     pattern.strip_suffix(" *").is_some_and(may) || may(pattern)
 }

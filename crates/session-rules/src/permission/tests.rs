@@ -361,3 +361,18 @@ fn stars_and_question_marks_match_as_in_a_shell() {
         assert_eq!(is_like(pattern, text), expected, "{pattern} {text}");
     }
 }
+
+// The public report pinchy#729: tools find a file by any spelling of its letters, so that a rule is about all of them.
+#[test]
+fn a_rule_is_about_every_spelling_of_its_letters() {
+    let (apart, joined) = ("re\u{301}sume\u{301}.txt", "r\u{e9}sum\u{e9}.txt");
+    for (pattern, text) in [(apart, joined), (joined, apart), (apart, apart), (joined, joined)] {
+        assert!(is_like(pattern, text), "{pattern} {text}");
+        let (pattern, text) = (format!("cat *{pattern}"), format!("cat a/{text}"));
+        assert!(!runs(&[rule("*", "*", ALLOW), rule("bash", &pattern, DENY)], &text), "{text}");
+        let unknown = format!("cat {}{text}", domain::UNKNOWN_TEXT);
+        assert!(guise::may_match(&pattern, &unknown), "{unknown}");
+    }
+    assert!(is_like("caf?", "cafe\u{301}"), "one letter");
+    assert!(!is_like("resume.txt", joined));
+}

@@ -38,14 +38,34 @@ const LISTS: [&str; 2] = ["todos", "questions"];
 /// Names of the one member of an object around the arguments.
 const WRAPPERS: [&str; 4] = ["arguments", "args", "input", "parameters"];
 
-/// Parses a text as JSON: without the code fence around it, and without commas at the ends of its lists.
+/// Parses a text as JSON: without the code fence around it, without commas at the ends of its lists, and without objects
+/// that only repeat another or are empty.
 pub(super) fn as_object(text: &str) -> Result<Value, serde_json::Error> {
     let text = without_fence(text);
     let value = match serde_json::from_str(text) {
         Ok(value) => value,
-        Err(error) => serde_json::from_str(&without_last_commas(text)).map_err(|_| error)?,
+        Err(error) => match find_only_object(text) {
+            Some(object) => object,
+            None => serde_json::from_str(&without_last_commas(text)).map_err(|_| error)?,
+        },
     };
     Ok(unwrap_object(value))
+}
+
+/// Returns the one object that a row of objects means: proxies send `{}` before the arguments, or the arguments twice.
+fn find_only_object(text: &str) -> Option<Value> {
+    let mut only: Option<Value> = None;
+    for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+        let value = value.ok()?;
+        if value.as_object()?.is_empty() {
+            continue;
+        }
+        let kept = only.get_or_insert_with(|| value.clone());
+        if *kept != value {
+            return None;
+        }
+    }
+    only
 }
 
 /// Returns the text within a code fence.

@@ -90,9 +90,9 @@ async fn a_mark_and_an_encoding_stay_whatever_changes_the_file() {
         is("a\r\nb\r\n");
         let write = json!({"path": "f.txt", "content": "new\n"});
         place.ok("write", write.clone()).await;
-        is("new\n");
+        is("new\r\n");
         place.ok("write", json!({"path": "f.txt", "content": "\u{FEFF}newer\n"})).await;
-        is("newer\n");
+        is("newer\r\n");
     }
 }
 
@@ -169,4 +169,100 @@ async fn a_command_is_shown_as_a_terminal_would_at_the_end() {
     let command = r"printf '\033[32mok\033[0m\n10%%\r100%%\n'";
     let shown = place.ok("shell", json!({ "command": command })).await;
     assert!(shown.starts_with("ok\n100%\n(exit code 0)\n(shown as"), "{shown:?}");
+}
+
+// The public report Codewhale#5909: `read` shows no CR, so that a model cannot write them back.
+#[tokio::test]
+async fn a_file_keeps_its_line_ends_when_it_is_written() {
+    let place = Place::new();
+    let path = place.root().join("f.txt");
+    for (before, content, after) in [
+        ("a\r\nb\r\n", "c\nd\n", "c\r\nd\r\n"),
+        ("a\r\nb", "c\nd", "c\r\nd"),
+        ("a\r\n", "c\r\nd\n", "c\r\nd\n"),
+        ("a\r\n", "c", "c"),
+        ("a\nb\n", "c\nd\n", "c\nd\n"),
+        ("a\r\nb\n", "c\nd\n", "c\nd\n"),
+        ("", "c\nd\n", "c\nd\n"),
+    ] {
+        fs::write(&path, before).expect("a file");
+        let said = place.ok("write", json!({"path": "f.txt", "content": content})).await;
+        assert_eq!(place.content("f.txt"), after, "{before:?}");
+        assert_eq!(said.contains("CR LF"), content != after, "{said}");
+    }
+    place.ok("write", json!({"path": "new.txt", "content": "c\n"})).await;
+    assert_eq!(place.content("new.txt"), "c\n");
+}
+
+// The public reports aider#2616 and opencode#18848: nothing was found below `[id]`, or behind a link.
+#[tokio::test]
+async fn a_pattern_finds_what_is_named_in_it() {
+    let place = Place::new();
+    for name in ["app/[id]/page.tsx", "app/(group)/[...slug]/x.ts", "a{b}c/y.ts", "app/i/z.tsx"] {
+        place.file(name, "needle\n");
+    }
+    place.file("real/deep/doc.md", "needle\n");
+    symlink("real", place.root().join("link")).expect("a link");
+    symlink("..", place.root().join("real/deep/loop")).expect("a link");
+    symlink("/etc", place.root().join("out")).expect("a link");
+    for (pattern, expected) in [
+        ("app/[id]/page.tsx", "app/[id]/page.tsx\n(1 file)"),
+        ("app/[id]/*.tsx", "app/[id]/page.tsx\napp/i/z.tsx\n(2 files)"),
+        ("app/(group)/[...slug]/*", "app/(group)/[...slug]/x.ts\n(1 file)"),
+        ("**/[...slug]/*.ts", "app/(group)/[...slug]/x.ts\n(1 file)"),
+        ("a{b}c/*.ts", "a{b}c/y.ts\n(1 file)"),
+        ("app/[id/*", "(no file matches)"),
+        ("app/{i,o}/*.{ts,tsx}", "app/i/z.tsx\n(1 file)"),
+        ("link/deep/*.md", "real/deep/doc.md\n(1 file)"),
+        ("link/**/*.md", "real/deep/doc.md\n(1 file)"),
+        ("./link/deep/doc.md", "real/deep/doc.md\n(1 file)"),
+        ("/workspace/link/**/doc.*", "real/deep/doc.md\n(1 file)"),
+        ("real/deep/loop/deep/*.md", "real/deep/doc.md\n(1 file)"),
+        ("link/*.md", "(no file matches)"),
+        ("out/*", "(no file matches)"),
+    ] {
+        let found = place.ok("glob", json!({ "pattern": pattern })).await;
+        assert_eq!(found, expected, "{pattern}");
+    }
+    let include = json!({"pattern": "needle", "include": "app/[id]/*.tsx"});
+    let found = place.ok("grep", include).await;
+    assert!(found.starts_with("app/[id]/page.tsx:1:needle\n"), "{found}");
+}
+
+// The public report pinchy#729: macOS spells `é` as two code points, and a model as one.
+#[tokio::test]
+async fn a_name_is_found_in_any_spelling_of_its_letters() {
+    let place = Place::new();
+    let (apart, joined) = ("re\u{301}sume\u{301}", "r\u{e9}sum\u{e9}");
+    place.file(&format!("{apart}/{apart}.txt"), "one\n");
+    let path = format!("{joined}/{joined}.txt");
+    for (tool, arguments) in [
+        ("read", json!({ "path": path })),
+        ("grep", json!({"pattern": "one", "path": path})),
+        ("grep", json!({"pattern": "one", "include": format!("**/{joined}.*")})),
+        ("glob", json!({ "pattern": path })),
+        ("glob", json!({"pattern": format!("*{joined}*")})),
+        ("glob", json!({"pattern": "*", "path": joined})),
+    ] {
+        let found = place.ok(tool, arguments.clone()).await;
+        let has = found.contains("one") || found.contains(&format!("{apart}.txt"));
+        assert!(has, "{tool} {arguments}: {found}");
+    }
+    place.ok("edit", json!({"path": path, "old": "one", "new": "two"})).await;
+    let patch =
+        format!("*** Begin Patch\n*** Update File: {path}\n@@\n-two\n+three\n*** End Patch");
+    place.ok("apply_patch", json!({ "patch": patch })).await;
+    assert_eq!(place.content(&format!("{apart}/{apart}.txt")), "three\n");
+    place.ok("write", json!({"path": path, "content": "four\n"})).await;
+    place.ok("write", json!({"path": format!("{joined}/neu-ü.txt"), "content": "new\n"})).await;
+    assert_eq!(place.content(&format!("{apart}/{apart}.txt")), "four\n");
+    assert_eq!(place.content(&format!("{apart}/neu-ü.txt")), "new\n");
+    assert!(!place.root().join(joined).exists());
+    // Two names that look alike stay two.
+    place.file(&format!("{joined}.md"), "joined\n");
+    place.file(&format!("{apart}.md"), "apart\n");
+    for (name, text) in [(joined, "joined"), (apart, "apart")] {
+        let read = place.ok("read", json!({"path": format!("{name}.md")})).await;
+        assert!(read.contains(text), "{read}");
+    }
 }
