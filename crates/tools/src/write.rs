@@ -13,7 +13,7 @@ use snapshots::Touched;
 
 use crate::arguments;
 use crate::call::{
-    Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
+    Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, number_of, title,
 };
 use crate::encoding::Form;
 use crate::files::{LocationFiles, OpenFile, blocking};
@@ -121,8 +121,8 @@ fn form_of(files: &LocationFiles, path: &Path) -> Form {
 fn done(arguments: &Arguments, created: Option<bool>) -> ToolOutcome {
     let Arguments { path, content } = arguments;
     let verb = if created == Some(true) { "Created" } else { "Wrote" };
-    let text =
-        format!("{verb} {path} ({} bytes, {} lines)", content.len(), content.lines().count());
+    let bytes = number_of(content.len(), "byte");
+    let text = format!("{verb} {path} ({bytes}, {})", number_of(content.lines().count(), "line"));
     let structured = json!({"path": path, "bytes": content.len(), "created": created});
     ToolOutcome::completed(title(verb, path), text, Some(structured))
 }
