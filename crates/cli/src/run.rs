@@ -368,7 +368,11 @@ impl<'a> Run<'a> {
     /// Returns whether the run had no effect: the service refused its prompt, or no turn began for it.
     fn is_void(&self, ended: &Result<RunOutcome, CliError>) -> bool {
         match ended {
-            Ok(outcome) => *outcome == RunOutcome::Failed && self.state.turns().is_empty(),
+            // A prompt that waits is kept; one that waits for a clone which failed is sent again with another address.
+            Ok(outcome) => {
+                let waits = self.state.is_left_waiting() && self.filling.is_none();
+                *outcome == RunOutcome::Failed && self.state.turns().is_empty() && !waits
+            }
             Err(CliError::Client(error)) => !self.state.was_admitted() && error.is_refusal(),
             Err(CliError::Usage(_) | CliError::Elsewhere { .. } | CliError::Io { .. }) => false,
         }
@@ -436,6 +440,11 @@ impl<'a> Run<'a> {
 
     fn conclude(&mut self) -> Result<(), CliError> {
         if !self.state.was_promoted() {
+            // That of a clone is told with the clone.
+            if let Some(why) = self.state.reason_before().filter(|_| self.filling.is_none()) {
+                let why = format!("error: {} ({})", why.message, why.code);
+                self.note(&printable::line(&why, 2_000))?;
+            }
             let session = &self.session;
             self.note(&format!(
                 "the prompt was not started; it stays in session {session} and joins its next work"

@@ -1,6 +1,6 @@
 //! The state of a run, derived from the log alone. Pure.
 
-use domain::{DrainOutcome, InterruptTarget, MessageId, SessionEvent, TurnId};
+use domain::{DrainOutcome, InterruptTarget, MessageId, SessionError, SessionEvent, TurnId};
 use serde::Serialize;
 
 /// The end of a run.
@@ -55,6 +55,8 @@ pub struct RunState {
     was_promoted: bool,
     /// How a drain ended that may have left our prompt behind.
     doubt: Option<RunOutcome>,
+    /// Why it failed.
+    reason: Option<SessionError>,
     turns: Vec<TurnId>,
 }
 
@@ -67,6 +69,7 @@ impl RunState {
             progress: Progress::Sent,
             was_promoted: false,
             doubt: None,
+            reason: None,
             turns: Vec::new(),
         }
     }
@@ -93,7 +96,10 @@ impl RunState {
                 (
                     Progress::Admitted,
                     outcome @ (DrainOutcome::Failed | DrainOutcome::Interrupted),
-                ) => self.doubt = Some(outcome.into()),
+                ) => {
+                    self.doubt = Some(outcome.into());
+                    self.reason.clone_from(&ended.error);
+                }
                 (Progress::Admitted, DrainOutcome::Completed)
                 | (Progress::Sent | Progress::Ended(_), _) => {}
             },
@@ -185,6 +191,19 @@ impl RunState {
         self.doubt.take().filter(|_| self.progress == Progress::Admitted)
     }
 
+    /// Returns why work ended before our prompt was started; `None` if it was.
+    #[must_use]
+    pub fn reason_before(&self) -> Option<&SessionError> {
+        self.reason.as_ref().filter(|_| !self.was_promoted)
+    }
+
+    /// Returns whether our prompt waits in the inbox, since work before it ended: a limit of cost is reached, or the files
+    /// are not there. It can go on once that is over.
+    #[must_use]
+    pub fn is_left_waiting(&self) -> bool {
+        self.was_admitted() && !self.was_promoted
+    }
+
     /// Ends the run, though the log does not say so.
     pub fn end(&mut self, outcome: RunOutcome) {
         self.progress = Progress::Ended(outcome);
@@ -269,6 +288,28 @@ mod tests {
         assert_eq!(after(&events), (None, vec![]));
         let waits = [admitted("msg_1"), turn("trn_2"), ended("completed")];
         assert_eq!(after(&waits), (None, vec![]));
+    }
+
+    // Check heldout-3: a spending limit said nothing in `run`, which removed the session with its prompt.
+    #[test]
+    fn a_limit_says_why_and_leaves_the_prompt_waiting() {
+        let error = SessionError {
+            code: "limit.spending".to_owned().into(),
+            message: "the monthly limit is reached".into(),
+        };
+        let outcome = DrainOutcome::Failed;
+        let reached = domain::DrainEnded { outcome, error: Some(error.clone()) }.into();
+        let mut state = RunState::new("msg_1".parse().expect("an id"));
+        assert!(!state.is_left_waiting() && state.reason_before().is_none(), "not even admitted");
+        for event in [admitted("msg_1"), reached] {
+            state.observe(&event);
+        }
+        assert_eq!(state.doubt(), Some(RunOutcome::Failed));
+        state.end(RunOutcome::Failed);
+        assert_eq!(state.reason_before(), Some(&error));
+        assert!(state.is_left_waiting());
+        state.observe(&promoted("msg_1"));
+        assert!(!state.is_left_waiting() && state.reason_before().is_none(), "it went on");
     }
 
     // Finding core-3 M7: a prompt that came after the interrupt of other work was given up, and ran.

@@ -386,7 +386,7 @@ fn usage(used: &UsageView) -> String {
             let versions = printable::line(&price_versions.join(", "), 200);
             format!("; at most {estimate:.4} USD expected, by {versions}")
         };
-        let (input, output) = (tokens.input, tokens.output);
+        let (input, output) = (tokens.whole_input(), tokens.whole_output());
         writeln!(text, "{name:<10} {input} in, {output} out, {cost:.4} USD{expected}")
             .expect("writing to a string cannot fail");
     };
@@ -428,7 +428,7 @@ mod tests {
     fn usage_is_told_for_the_session_and_its_tree() {
         let answer = json!({
             "session": { "tokens": { "input": 1, "output": 2 }, "cost": 0 },
-            "tree": { "tokens": { "input": 3, "output": 4 }, "cost": 0.25, "estimate": 0.5,
+            "tree": { "tokens": { "input": 1, "output": 3, "reasoning": 1, "cache": { "read": 2 } }, "cost": 0.25, "estimate": 0.5,
                       "priceVersions": ["a", "b"] }, "sessions": 2,
         });
         let text = usage(&parsed(&answer, "the usage").expect("usage"));

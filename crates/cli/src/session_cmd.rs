@@ -336,7 +336,8 @@ fn show(session: &SessionView, staged: Option<&str>) -> String {
     }
     line("events", &session.seq.to_string());
     let tokens = session.tokens;
-    line("tokens", &format!("{} in, {} out", tokens.input, tokens.output));
+    let (input, output) = (tokens.whole_input(), tokens.whole_output());
+    line("tokens", &format!("{input} in, {output} out"));
     line("cost", &format!("{:.4} USD", session.cost));
     if let Some(parent) = &session.parent {
         line("parent", parent.as_str());
@@ -383,7 +384,8 @@ mod tests {
             "id": "ses_1", "projectID": "prj_1", "directory": "/work", "title": "a\u{1b}[2Jb",
             "agent": "build", "model": {"id": "m", "providerID": "p", "variant": "high"}, "busy": busy, "seq": 12,
             "outcome": "completed", "time": {"created": 0, "updated": 1}, "newer": {},
-            "tokens": {"input": 3, "output": 4}, "cost": 0.5, "parentID": "ses_0",
+            "tokens": {"input": 3, "output": 4, "reasoning": 5, "cache": {"read": 60, "write": 700}}, "cost": 0.5,
+            "parentID": "ses_0",
             "notices": [{"providerID": "p", "modelID": "m", "message": "m is old", "time": 1}],
         });
         parsed(&answer, "the session").expect("a session")
@@ -436,7 +438,7 @@ mod tests {
         let text = show(&session(false), None);
         assert!(text.contains("model      p/m (high)\n"), "{text}");
         assert!(text.ends_with("notice     m is old\n"), "{text}");
-        assert!(text.contains("tokens     3 in, 4 out\n"), "{text}");
+        assert!(text.contains("tokens     763 in, 9 out\n"), "{text}");
         assert!(text.contains("cost       0.5000 USD\nparent     ses_0\n"), "{text}");
     }
 

@@ -39,9 +39,9 @@ pub use options::{ClientOptions, KeySource, ServiceAccess};
 pub use pace::Pace;
 pub use transfer::NamedRepository;
 pub use wire::{
-    AbortView, ExplainView, FaultView, ModelChoice, ProjectView, PromptPartRequest, PromptRequest,
-    RebuildView, RepositoryView, RequestId, SessionModelView, SessionView, SessionsQuery,
-    TimesView, TokensView, ViolationView,
+    AbortView, CachedTokensView, ExplainView, FaultView, ModelChoice, ProjectView,
+    PromptPartRequest, PromptRequest, RebuildView, RepositoryView, RequestId, SessionModelView,
+    SessionView, SessionsQuery, TimesView, TokensView, ViolationView,
 };
 
 /// How long connecting may take.

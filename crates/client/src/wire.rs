@@ -15,14 +15,42 @@ pub struct ProjectView {
     pub id: ProjectId,
 }
 
-/// Tokens that providers reported.
+/// Tokens that providers reported. No part overlaps another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct TokensView {
-    /// Input.
+    /// Input that no cache had.
     pub input: i64,
-    /// Output.
+    /// Output without reasoning.
     pub output: i64,
+    /// Reasoning.
+    pub reasoning: i64,
+    /// Input that a cache had, or was given.
+    pub cache: CachedTokensView,
+}
+
+/// Input tokens of a provider's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct CachedTokensView {
+    /// Read from it.
+    pub read: i64,
+    /// Written to it.
+    pub write: i64,
+}
+
+impl TokensView {
+    /// Returns all tokens that models read, from a cache or not.
+    #[must_use]
+    pub fn whole_input(&self) -> i64 {
+        self.input.saturating_add(self.cache.read).saturating_add(self.cache.write)
+    }
+
+    /// Returns all tokens that models wrote, their reasoning too.
+    #[must_use]
+    pub fn whole_output(&self) -> i64 {
+        self.output.saturating_add(self.reasoning)
+    }
 }
 
 /// The times of a session.

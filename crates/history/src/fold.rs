@@ -22,6 +22,7 @@ use crate::{Components, Conversation, View};
 
 mod read;
 mod repeats;
+mod wakes;
 
 /// The meaning of a session's events, up to some number, for its next request. The caller must not fold an event
 /// twice. Folding events in pieces gives the same result as folding them at once.
@@ -62,6 +63,10 @@ struct State {
     titled: bool,
     /// Whether the newest wake was only for steering inputs.
     narrow: bool,
+    /// The newest interrupt. Wakes before it start nothing.
+    parked: Seq,
+    /// Whether the drain that has not ended has taken an input or begun a turn.
+    serves: bool,
     parent: Option<SessionId>,
     /// The first prompt of a user, and its message's index.
     first_prompt: Option<(MessageId, usize)>,
@@ -110,6 +115,8 @@ pub struct PendingInput {
     pub admitted: TimestampMs,
     /// Its current delivery, after any changes.
     pub delivery: Delivery,
+    /// The newest wake that was for it; 0 if it is only stored.
+    pub woken: Seq,
     /// The prompt.
     pub prompt: Arc<PromptAdmitted>,
 }
@@ -121,6 +128,8 @@ pub struct PendingControl {
     pub seq: Seq,
     /// Its current delivery, after any changes.
     pub delivery: Delivery,
+    /// The newest wake that was for it; 0 if it is only stored.
+    pub woken: Seq,
     /// Its id.
     pub message: MessageId,
     /// Its action.
@@ -293,6 +302,7 @@ impl History {
                     state.author.clone_from(&input.prompt.by);
                 }
                 state.pending.retain(|input| input.prompt.message != promoted.message);
+                state.serves = true;
                 let texts = promoted.parts.iter().map(|part| {
                     let domain::PromptPart::Text { text, .. } = part;
                     Part::text(text.clone())
@@ -330,6 +340,7 @@ impl History {
             }
             SessionEvent::TurnStarted(started) => {
                 state.steps = started.step;
+                state.serves = true;
                 state.squeeze.turn_began();
                 state.accepted.turn_began(&started.model);
                 if let Some(notice) = &started.notice {
@@ -369,14 +380,18 @@ impl History {
             SessionEvent::TurnSettled(settled) => {
                 self.settle(seq, settled.outcome);
             }
-            SessionEvent::InterruptRequested(requested) => match requested.target {
-                InterruptTarget::Turn { .. } | InterruptTarget::Drain => {
-                    state.interrupt = Some(seq);
-                    state.resumed = false;
+            SessionEvent::InterruptRequested(requested) => {
+                state.parked = seq;
+                match requested.target {
+                    InterruptTarget::Turn { .. } | InterruptTarget::Drain => {
+                        state.interrupt = Some(seq);
+                        state.resumed = false;
+                    }
+                    InterruptTarget::Parked => {}
                 }
-                InterruptTarget::Parked => {}
-            },
+            }
             SessionEvent::DrainEnded(_) => {
+                state.serves = false;
                 state.interrupt = None;
                 state.resumed = false;
                 state.failures = 0;
@@ -388,6 +403,7 @@ impl History {
                     seq,
                     admitted: time,
                     delivery: prompt.delivery,
+                    woken: if prompt.wake { seq } else { Seq(0) },
                     prompt: Arc::new(prompt.clone()),
                 });
             }
@@ -396,18 +412,22 @@ impl History {
                 state.controls.push(PendingControl {
                     seq,
                     delivery: control.delivery,
+                    woken: if control.wake { seq } else { Seq(0) },
                     message: control.message.clone(),
                     control: control.control.clone(),
                 });
             }
-            SessionEvent::ControlDelivered(delivered) => state.forget(&delivered.message),
+            SessionEvent::ControlDelivered(delivered) => {
+                state.forget(&delivered.message);
+                state.serves = true;
+            }
             SessionEvent::InputCancelled(cancelled) => state.forget(&cancelled.message),
             SessionEvent::DeliveryChanged(changed) => {
                 // An input that a narrow wake was for may be queued now, and must run all the same.
                 state.narrow &= !changed.wake && changed.delivery == Delivery::Steer;
                 state.deliver(&changed.message, changed.delivery);
                 if changed.wake {
-                    state.woken(|input| input.prompt.message == changed.message);
+                    state.wake_one(seq, &changed.message);
                 }
             }
             SessionEvent::SessionRenamed(_) => state.titled = true,
@@ -454,6 +474,7 @@ impl History {
                 state.files.left(seq);
             }
             SessionEvent::SessionForked(forked) => {
+                state.serves = false;
                 // The calls of the copied log changed another session's files.
                 state.files.left(Seq(seq.0 + forked.copied));
             }
@@ -484,7 +505,7 @@ impl History {
                 state.narrow = wake.scope == WakeScope::Steer;
                 let all = !state.narrow;
                 state.resumed |= all && state.interrupt.is_some();
-                state.woken(|input| all || input.delivery == Delivery::Steer);
+                state.wake_all(seq, wake.scope);
             }
         }
     }
@@ -565,28 +586,6 @@ impl State {
         }
         if let Some(open) = &mut self.open {
             open.apply(event);
-        }
-    }
-
-    fn forget(&mut self, message: &MessageId) {
-        self.pending.retain(|input| input.prompt.message != *message);
-        self.controls.retain(|control| control.message != *message);
-    }
-
-    /// Marks sleeping inputs that `which` selects as awake.
-    fn woken(&mut self, which: impl Fn(&PendingInput) -> bool) {
-        let asleep = |input: &&mut PendingInput| !input.prompt.wake && which(input);
-        for input in self.pending.iter_mut().filter(asleep) {
-            Arc::make_mut(&mut input.prompt).wake = true;
-        }
-    }
-
-    fn deliver(&mut self, message: &MessageId, delivery: Delivery) {
-        for input in self.pending.iter_mut().filter(|input| input.prompt.message == *message) {
-            input.delivery = delivery;
-        }
-        for control in self.controls.iter_mut().filter(|control| control.message == *message) {
-            control.delivery = delivery;
         }
     }
 }

@@ -11,6 +11,7 @@
 //! Absent on purpose: I/O, clocks, projections.
 
 mod accepted;
+mod checkpoint_text;
 mod components;
 mod failed_summaries;
 mod files;
@@ -25,6 +26,7 @@ mod transcript;
 mod view;
 mod weight;
 
+pub use checkpoint_text::{checkpoint_text, summary_text};
 pub use components::{Components, ModelEntry, TOOLS, hash_hex};
 pub use failed_summaries::FailedSummaries;
 pub use files::Unsaved;

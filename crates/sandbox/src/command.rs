@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::Reach;
 use crate::hidden::HiddenPaths;
+use crate::live_output::LiveOutput;
 use crate::lock::LocationLock;
 use crate::spool::Output;
 
@@ -73,6 +74,8 @@ pub struct Command {
     pub share: DiskShare,
     /// Paths below the workspace that it may not change: the repositories of a person's checkout. A sandbox fills them in.
     pub read_only: Vec<PathBuf>,
+    /// Takes the end of its output while it runs.
+    pub live: LiveOutput,
 }
 
 /// How much of its disk a command may take, by the kernel's word.
@@ -126,6 +129,7 @@ impl Command {
             outputs: Vec::new(),
             share: DiskShare::default(),
             read_only: Vec::new(),
+            live: LiveOutput::default(),
         }
     }
 }

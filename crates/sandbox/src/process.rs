@@ -227,7 +227,8 @@ impl Sandbox for ProcessSandbox {
         }
         let keeps_git = !command.read_only.is_empty();
         let Started { scratch, mut supervisor, control, mut output } = self.start(&command)?;
-        let mut spool = Spool::new(bounds(&command, &self.spool_directory));
+        let bounds = bounds(&command, &self.spool_directory);
+        let mut spool = Spool::new(bounds).shown_in(command.live.clone());
         let ended = {
             let report = watch(control, &mut supervisor, command.timeout, cancel);
             tokio::pin!(report);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
+use crate::live_output::LiveOutput;
 use crate::text::TextDecoder;
 
 /// The bounds of one spool.
@@ -57,6 +58,7 @@ pub(crate) struct Spool {
     total_bytes: u64,
     line_breaks: u64,
     file: Spooled,
+    live: LiveOutput,
 }
 
 enum Spooled {
@@ -85,7 +87,13 @@ impl Spool {
             total_bytes: 0,
             line_breaks: 0,
             file: Spooled::NotYet,
+            live: LiveOutput::default(),
         }
+    }
+
+    /// Shows the end of the output in `live` while it grows.
+    pub(crate) fn shown_in(self, live: LiveOutput) -> Self {
+        Self { live, ..self }
     }
 
     /// Takes in everything until the end of `pipe`. A pipe that breaks has ended.
@@ -104,6 +112,7 @@ impl Spool {
 
     async fn push(&mut self, text: &str) {
         let before = self.total_bytes;
+        self.live.push(text);
         self.total_bytes += text.len() as u64;
         self.line_breaks += text.bytes().filter(|byte| *byte == b'\n').count() as u64;
         let room = if self.head_full { 0 } else { self.bounds.keep_bytes - self.head.len() };

@@ -15,7 +15,7 @@ use domain::{
     ErrorCode, MessageId, ModelRef, NoticeKind, Seq, SessionError, SideOutcome, SummaryScope,
     TurnId,
 };
-use history::{Components, History, OpenCompaction, PendingControl, hash_hex};
+use history::{Components, History, OpenCompaction, PendingControl, checkpoint_text, hash_hex};
 use llm_protocol::{FinishReason, ToolChoice};
 
 use crate::agents::Agent;
@@ -421,7 +421,7 @@ impl Rules<'_> {
                 let limits =
                     sampled.as_ref().ok().map(|of| self.limits(draft.history(), &of.model, None));
                 let text = bounded_summary(&text, limits);
-                let checkpoint = texts::checkpoint(&text);
+                let checkpoint = checkpoint_text(&text);
                 end_compaction(draft, SideOutcome::Completed, Some(checkpoint), None);
                 if mutated!(SummaryWithoutEpoch) {
                     return self.cross(draft, true, observed).map(Compacted::Crossed);

@@ -42,10 +42,14 @@ pub(crate) struct Batch {
 /// Returns the next inputs. The oldest steering input is next; steering prompts are taken together, up to the first
 /// control. If there are none and no work continues, the oldest queued input is next, unless the newest wake was only
 /// for steering inputs. Inputs keep the order of their admission even if their delivery changed. While a Revert is
-/// staged, a prompt that did not wake the session waits for its end.
+/// staged, a prompt that did not wake the session waits for its end. Input that is only stored goes along with work, and
+/// is none by itself: a drain that has served nothing leaves it if nothing else waits.
 pub(crate) fn head(history: &History, continuing: bool, bounds: PromotionBounds) -> Head {
     let queued = if mutated!(AllQueuedAtOnce) { usize::MAX } else { 1 };
     let queued = PromotionBounds { prompts: queued, bytes: usize::MAX };
+    if !continuing && !history.takes_stored() && !mutated!(StoredRuns) {
+        return Head::Nothing;
+    }
     let continuing = continuing && !mutated!(QueuedJoinsRunning);
     if mutated!(QueuedBeforeSteers)
         && !continuing
@@ -109,16 +113,18 @@ fn text_bytes(input: &PendingInput) -> usize {
     parts.map(|PromptPart::Text { text, .. }| text.len()).sum()
 }
 
-/// Returns whether anything waits.
+/// Returns whether anything waits that a drain may take.
 pub(crate) fn waits(history: &History) -> bool {
-    !history.pending().is_empty() || !history.controls().is_empty()
+    let is_empty = history.pending().is_empty() && history.controls().is_empty();
+    !is_empty && history.takes_stored()
 }
 
 #[cfg(test)]
 mod tests {
     use domain::{
-        Control, ControlAdmitted, DeliveryChanged, IdMint, MessageId, PartId, PromptAdmitted,
-        SessionEvent, Stamp, WakeRequested, WakeScope,
+        Control, ControlAdmitted, ControlDelivered, DeliveryChanged, DrainEnded, DrainOutcome,
+        IdMint, InputCancelled, InterruptRequested, InterruptTarget, MessageId, PartId,
+        PromptAdmitted, SessionEvent, Stamp, WakeRequested, WakeScope,
     };
 
     use super::*;
@@ -260,6 +266,64 @@ mod tests {
             digest: String::new(),
             synthetic: None,
         }
+    }
+
+    /// Admits an input that wakes nobody, as [`inbox`] names it.
+    fn store(history: &mut History, mint: &mut IdMint, item: char) {
+        let (other, _) = inbox(&item.to_string());
+        let message = MessageId::mint(mint);
+        let event: SessionEvent = match (other.pending().first(), other.controls().first()) {
+            (Some(input), _) => {
+                PromptAdmitted { message, wake: false, ..(*input.prompt).clone() }.into()
+            }
+            (None, Some(control)) => ControlAdmitted {
+                message,
+                delivery: control.delivery,
+                control: control.control.clone(),
+                wake: false,
+                digest: String::new(),
+            }
+            .into(),
+            (None, None) => unreachable!("{item} is an input"),
+        };
+        apply(history, &event);
+    }
+
+    // Check heldout-3, scenario 1: a stored prompt ran though the steer that woke the session was cancelled while a drain
+    // was opening.
+    #[test]
+    fn stored_input_does_not_run_for_a_cancelled_one() {
+        for stored in ['q', 's', 'Q', 'S'] {
+            for woke in ['s', 'q', 'S', 'Q'] {
+                let mut mint = IdMint::after(Stamp::default(), 2);
+                let (mut history, ids) = inbox(&woke.to_string());
+                store(&mut history, &mut mint, stored);
+                assert!(!next(&history, false).is_empty(), "{stored} goes along with {woke}");
+                let message = ids[0].clone();
+                apply(&mut history, &InputCancelled { message }.into());
+                assert!(next(&history, false).is_empty(), "{stored} after {woke} was cancelled");
+                assert!(!waits(&history), "{stored} after {woke} was cancelled");
+                apply(&mut history, &WakeRequested::default().into());
+                assert_eq!(next(&history, false).len(), 1, "{stored} was woken for");
+            }
+        }
+    }
+
+    #[test]
+    fn stored_input_follows_work_and_ends_with_an_interrupt() {
+        let mut mint = IdMint::after(Stamp::default(), 2);
+        let (mut history, ids) = inbox("S");
+        store(&mut history, &mut mint, 'q');
+        apply(&mut history, &ControlDelivered { message: ids[0].clone(), error: None }.into());
+        assert_eq!(next(&history, false), [2], "the drain has served something");
+        let ended = DrainEnded { outcome: DrainOutcome::Completed, error: None };
+        apply(&mut history, &ended.into());
+        assert!(next(&history, false).is_empty(), "its drain is over");
+        let (mut history, _) = inbox("q");
+        let target = InterruptTarget::Parked;
+        apply(&mut history, &InterruptRequested { target, by: None }.into());
+        assert!(next(&history, false).is_empty(), "the wake before the interrupt is parked");
+        assert_eq!(next(&history, true), next(&inbox("q").0, true));
     }
 
     #[test]

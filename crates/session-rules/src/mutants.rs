@@ -33,6 +33,8 @@ mutants! {
     QueuedJoinsRunning,
     /// All queued input is promoted at once.
     AllQueuedAtOnce,
+    /// Input that is only stored runs in a drain that nobody wants any more.
+    StoredRuns,
     /// A boundary promotes all steers, whatever their number and size.
     PromotionUnbounded,
     /// A turn begins though part of the steers that it must answer still waits.

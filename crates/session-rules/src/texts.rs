@@ -83,15 +83,6 @@ that says what the request is about, in the request's language, without quotatio
 /// The beginning of each of our notices.
 pub(crate) const NOTICE: &str = "<notice>";
 
-/// Returns the text that replaces the summarised part for the model.
-pub(crate) fn checkpoint(summary: &str) -> String {
-    format!(
-        "<conversation-checkpoint>\nEarlier parts of this conversation were replaced by this summary of \
-         them.\n<summary>\n{}\n</summary>\n</conversation-checkpoint>",
-        summary.trim()
-    )
-}
-
 /// Returns the checkpoint after `exchanges` have left the view without a summary. `before`: the checkpoint of what was
 /// summarised earlier; empty without one.
 pub(crate) fn left_out(before: &str, exchanges: u32) -> String {
@@ -166,6 +157,7 @@ pub(crate) fn title(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use domain::{CallId, IdMint, Stamp, TurnId};
+    use history::checkpoint_text;
 
     use super::*;
 
@@ -205,7 +197,7 @@ mod tests {
     fn exchanges_are_left_out_behind_what_was_summarised() {
         let alone = left_out("", 1);
         assert!(alone.contains("\n1 exchange of") && without_left_out(&alone).is_empty());
-        let summary = checkpoint("## Objective\nx");
+        let summary = checkpoint_text("## Objective\nx");
         let behind = left_out(&summary, 12);
         assert!(behind.starts_with(&summary) && behind.contains("\n12 exchanges of"), "{behind}");
         assert_eq!(without_left_out(&behind), summary);

@@ -38,6 +38,7 @@ mod title;
 mod toolbox;
 mod traced;
 mod turn;
+mod watched_call;
 mod workspace;
 
 pub use control::{Crowd, DrainControl, DrainHandle, drain_control};

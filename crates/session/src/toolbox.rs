@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    CallId, Permitted, SessionRef, TimestampMs, ToolIntent, ToolOutcomeKind, ToolSettled, TurnId,
+    CallId, MessageId, Permitted, SessionRef, TimestampMs, ToolIntent, ToolOutcomeKind,
+    ToolSettled, TurnId,
 };
 use futures::future::BoxFuture;
 use llm_protocol::{RawJson, ToolDefinition};
-use sandbox::Cell;
+use sandbox::{Cell, LiveOutput};
 use session_rules::{ReadNeeds, ReadScope, ToolFacts, settled_as};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,7 @@ use tracing::{Instrument, info_span, warn};
 use crate::outputs::SessionOutputs;
 use crate::runtime::Runtime;
 use crate::traced::Within;
+use crate::watched_call::WatchedCall;
 use crate::workspace::Workspace;
 
 /// The tools of a Location, and the same as decisions see them.
@@ -103,9 +105,10 @@ impl<'r> Toolbox<'r> {
 
     /// Runs one body to its settlement. Its intent must be committed as *started*. `skills`: those that its agent
     /// may load; `reads`: the files that it may show; `limits`: of its result.
+    /// `message`: the one that made the call.
     pub(crate) fn body(
         &self,
-        turn: TurnId,
+        (turn, message): (TurnId, MessageId),
         intent: ToolIntent,
         skills: &Permitted,
         reads: ReadScope,
@@ -120,7 +123,11 @@ impl<'r> Toolbox<'r> {
         let body = async move {
             let started = runtime.clock.now_ms();
             let outcome = match context {
-                Some(context) => tools.run(&call(&intent), &context).await,
+                Some(context) => {
+                    let watched = WatchedCall::new(runtime, session, message, &intent);
+                    let call = call(&intent);
+                    watched.show_while(&context.live, tools.run(&call, &context)).await
+                }
                 None => return gone(turn, intent.call, started),
             };
             let call = intent.call.clone();
@@ -188,6 +195,7 @@ impl<'r> Toolbox<'r> {
             limits: self.runtime.settings.output,
             skills: self.runtime.settings.project_instructions.then_some(skills),
             reads,
+            live: LiveOutput::default(),
         })
     }
 }

@@ -458,7 +458,8 @@ impl<'r> Drain<'r> {
                     let limits = result_limits(toolbox.limits(), rules.result_bytes(history));
                     let (skills, reads) =
                         (rules.loadable_skills(history), rules.read_scope(history));
-                    toolbox.body(id, intent, skills, reads, limits, cancel)
+                    let of = (id, turn.said.message.clone());
+                    toolbox.body(of, intent, skills, reads, limits, cancel)
                 }
             };
             turn.batch.bodies.push(body);

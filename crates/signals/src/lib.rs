@@ -19,7 +19,7 @@ pub use in_process::InProcess;
 pub use nats::{Nats, NatsError};
 
 use domain::{
-    Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef, words,
+    CallId, Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef, words,
 };
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,8 @@ pub enum SessionHint {
     },
     /// Text of an unsettled part.
     Delta(Delta),
+    /// Output of a call that runs.
+    Output(CallOutput),
     /// The session's workspace is being made, and is further now: read how far.
     Workspace,
 }
@@ -96,6 +98,21 @@ pub struct Delta {
     /// The number of the part's UTF-8 bytes before `text`.
     pub offset: u64,
     /// The text. Never splits a code point.
+    pub text: String,
+}
+
+/// The end of the output of a call that runs, for people who watch. It replaces the one before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallOutput {
+    /// The assistant message.
+    pub message: MessageId,
+    /// The part of the call.
+    pub part: PartId,
+    /// The call.
+    pub call: CallId,
+    /// The number of the output's UTF-8 bytes before `text`.
+    pub omitted: u64,
+    /// The end of the output, some kilobytes at most.
     pub text: String,
 }
 

@@ -39,6 +39,7 @@ async fn main() {
         limits: Limits::default(),
         skills: None,
         reads: ReadRules::default(),
+        live: sandbox::LiveOutput::default(),
     };
     let environment = Environment::from_vars(std::env::vars_os());
     let nowhere = PathBuf::from("/nonexistent");

@@ -8,6 +8,8 @@
 //! footer
 //! ```
 
+use crate::call::number_of;
+
 /// The limits on the text of one settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -127,7 +129,8 @@ fn marker(bytes: u64, line_breaks: u64, kept: &Kept) -> String {
         }
         Kept::Lost => "they could not be kept".to_owned(),
     };
-    format!("[… {bytes} bytes in {lines} lines were left out here; {place} …]")
+    let (bytes, lines) = (number_of(bytes, "byte"), number_of(lines, "line"));
+    format!("[… {bytes} in {lines} were left out here; {place} …]")
 }
 
 /// Joins parts, each on its own lines.

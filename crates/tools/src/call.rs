@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use domain::{RuleAction, ToolOutcomeKind};
-use sandbox::{Cell, LocationLock, Output};
+use sandbox::{Cell, LiveOutput, LocationLock, Output};
 use serde_json::{Value, json};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
@@ -68,6 +68,8 @@ pub struct ToolContext {
     pub skills: Option<SkillScope>,
     /// The files that `read` may show.
     pub reads: ReadRules,
+    /// Takes the end of a command's output while it runs.
+    pub live: LiveOutput,
 }
 
 /// Judges whether `read` may show a file, given by its path below the Location's directory.
@@ -215,6 +217,12 @@ pub enum Probe {
     NotDone,
     /// It cannot be determined; the outcome is unknown.
     Unclear,
+}
+
+/// Returns a number with its thing: `1 line`, `2 lines`.
+pub(crate) fn number_of(count: impl TryInto<u64>, thing: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Returns a title for people: one line, at most 80 characters.

@@ -138,7 +138,8 @@ fn outcome(mut found: Vec<String>, pattern: &str, walked: &Walked) -> ToolOutcom
         (false, count) => format!("({count} files)"),
     };
     if walked.unreadable > 0 {
-        outcome.footer += &format!(" ({} entries could not be read)", walked.unreadable);
+        let entries = if walked.unreadable == 1 { "entry" } else { "entries" };
+        outcome.footer += &format!(" ({} {entries} could not be read)", walked.unreadable);
     }
     outcome
 }

@@ -15,7 +15,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments;
-use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
+use crate::call::{
+    Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, number_of, title,
+};
 use crate::files::{LocationFiles, Refused, blocking};
 use crate::glob::Pattern;
 use crate::names::escape_name;
@@ -170,9 +172,9 @@ pub(crate) const IGNORED_NOTE: &str = " (what .gitignore names was left out: `gi
 
 /// Returns the note on files that are not shown because of rules.
 pub(crate) fn left_out_note(count: usize) -> String {
-    let files = if count == 1 { "1 file was".to_owned() } else { format!("{count} files were") };
+    let (files, were) = (number_of(count, "file"), if count == 1 { "was" } else { "were" });
     format!(
-        " ({files} left out: rules about `read` keep them from you; read one by its name to ask for it)"
+        " ({files} {were} left out: rules about `read` keep them from you; read one by its name to ask for it)"
     )
 }
 
@@ -185,14 +187,14 @@ fn outcome(mut found: Found, gave_up: bool, pattern: &str) -> ToolOutcome {
     let mut outcome = ToolOutcome::completed(title("Search", pattern), text, Some(structured));
     outcome.footer = match (more, count) {
         (true, _) => {
-            format!("(only the first {count} lines: use a narrower pattern, path or include)")
+            let lines = number_of(count, "line");
+            format!("(only the first {lines}: use a narrower pattern, path or include)")
         }
         (false, 0) => "(no line matches)".to_owned(),
-        (false, 1) => "(1 line)".to_owned(),
-        (false, _) => format!("({count} lines)"),
+        (false, _) => format!("({})", number_of(count, "line")),
     };
     if found.skipped > 0 {
-        outcome.footer += &format!(" ({} files could not be searched)", found.skipped);
+        outcome.footer += &format!(" ({} could not be searched)", number_of(found.skipped, "file"));
     }
     if found.left_out > 0 {
         outcome.footer += &left_out_note(found.left_out);

@@ -55,5 +55,6 @@ pub use set::{Tool, ToolSet};
 pub use settle::{Settlement, settle};
 pub use skill::SkillScope;
 pub use skills::{FoundSkill, SkillPlaces, project_top};
+pub use terminal::as_terminal_shows;
 pub use texts::{FoundText, LocationTexts};
 pub use todo::TaskList;

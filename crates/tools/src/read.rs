@@ -10,7 +10,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::arguments;
-use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title};
+use crate::call::{
+    Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, number_of, title,
+};
 use crate::encoding::{Form, give_advice, make_readable};
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::grep::{check_links, left_out_note};
@@ -153,12 +155,13 @@ fn lines(
     if shown.count == 0 && shown.seen > 0 {
         let total = shown.seen;
         return Err(Stopped::because(format!(
-            "{path} has only {total} lines: no line {}",
+            "{path} has only {}: no line {}",
+            number_of(total, "line"),
             page.offset
         )));
     }
     let is_mended = shown.is_mended;
-    let mut outcome = outcome(shown, page, path, "lines");
+    let mut outcome = outcome(shown, page, path, ("line", "lines"));
     if form.is_utf16() {
         outcome.footer += " (the file is UTF-16, and stays that when it is changed)";
     } else if is_mended {
@@ -216,19 +219,21 @@ fn list(
     let shown = page.of(lines.as_bytes(), stop).map_err(failed)?;
     let plain = shown.text.lines().map(|line| line.split_once(": ").map_or(line, |(_, name)| name));
     let text = plain.fold(String::new(), |text, name| text + name + "\n");
-    Ok(outcome(Shown { text, ..shown }, page, path, "entries"))
+    Ok(outcome(Shown { text, ..shown }, page, path, ("entry", "entries")))
 }
 
-fn outcome(shown: Shown, page: Page, path: &str, what: &str) -> ToolOutcome {
+/// Makes the outcome. `one` and `many` name a thing that is shown.
+fn outcome(shown: Shown, page: Page, path: &str, (one, many): (&str, &str)) -> ToolOutcome {
     let next = shown.seen + 1;
     let structured = json!({
         "path": path, "offset": page.offset, "count": shown.count, "more": shown.more,
     });
     let mut outcome = ToolOutcome::completed(title("Read", path), shown.text, Some(structured));
     outcome.footer = match (shown.more, shown.seen) {
-        (true, _) => format!("({what} follow; go on with offset={next})"),
-        (false, 0) => format!("(empty: no {what})"),
-        (false, total) => format!("(end: {total} {what} in all)"),
+        (true, _) => format!("({many} follow; go on with offset={next})"),
+        (false, 0) => format!("(empty: no {many})"),
+        (false, 1) => format!("(end: 1 {one} in all)"),
+        (false, total) => format!("(end: {total} {many} in all)"),
     };
     outcome
 }

@@ -87,6 +87,7 @@ impl Tool for Shell {
             lock: context.lock.clone(),
             cell: context.cell.clone(),
             outputs,
+            live: context.live.clone(),
             ..Command::shell(&command, context.root.clone(), timeout)
         };
         let outcome = self.sandbox.run(script, &context.cancel).await;

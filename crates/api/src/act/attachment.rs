@@ -77,15 +77,27 @@ impl Attachment<'_> {
 
     /// Points at a file of the workspace, as clients do for `@path`.
     fn reference(&self, path: &str) -> Result<String, ApiError> {
-        // A selection of lines: `?start=1&end=2`.
-        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let (path, rest) = path.split_at(path.find(['?', '#']).unwrap_or(path.len()));
         let path = percent_decode_str(path).decode_utf8_lossy();
         let is_long = path.chars().count() > MAX_NAME_CHARS;
         if is_long || path.is_empty() || path.chars().any(char::is_control) {
             let message = format!("{} has a path that cannot be read: {INSTEAD}", self.named());
             return Err(ApiError::Invalid(message));
         }
-        Ok(format!("The prompt refers to {path}: read it before you answer."))
+        Ok(match SelectedLines::read(rest) {
+            None => format!("The prompt refers to {path}: read it before you answer."),
+            Some(SelectedLines { first, last: None }) => {
+                format!(
+                    "The prompt refers to {path} from line {first} on: read that before you answer."
+                )
+            }
+            Some(SelectedLines { first, last: Some(last) }) if first == last => {
+                format!("The prompt refers to line {first} of {path}: read it before you answer.")
+            }
+            Some(SelectedLines { first, last: Some(last) }) => format!(
+                "The prompt refers to lines {first} to {last} of {path}: read them before you answer."
+            ),
+        })
     }
 
     fn name(&self) -> String {
@@ -109,6 +121,39 @@ impl Attachment<'_> {
     fn too_large(&self) -> ApiError {
         let message = format!("{} has more than {MAX_FILE_BYTES} bytes: {INSTEAD}", self.named());
         ApiError::TooLarge(message)
+    }
+}
+
+/// The lines of a file that a person has selected, from 1, both included.
+#[derive(Debug, PartialEq, Eq)]
+struct SelectedLines {
+    first: u32,
+    /// `None`: to the end of the file.
+    last: Option<u32>,
+}
+
+impl SelectedLines {
+    /// Reads the end of a `file:` URL: `?start=3&end=5`, or `#L3-L5` as code hosts write it. Anything else selects nothing.
+    fn read(rest: &str) -> Option<Self> {
+        let (query, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+        let query = query.strip_prefix('?').unwrap_or_default();
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        let find = |name: &str| {
+            let value = pairs.clone().find(|(key, _)| *key == name)?.1;
+            value.trim().parse::<u32>().ok()
+        };
+        let (first, last) = match find("start") {
+            Some(first) => (first, find("end")),
+            None => {
+                let lines = fragment.strip_prefix('L')?;
+                let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+                let last = last.strip_prefix('L').unwrap_or(last);
+                (first.parse().ok()?, last.parse().ok())
+            }
+        };
+        let first = first.max(1);
+        // Some editors count an empty selection as one that ends before it begins.
+        Some(Self { first, last: last.map(|last| last.max(first)) })
     }
 }
 
@@ -151,8 +196,31 @@ mod tests {
         ] {
             assert_eq!(read(url), expected, "{url}");
         }
-        let there = read("file:///w/my%20file.rs?start=1&end=2").expect("a path");
-        assert!(there.contains("/w/my file.rs:") && !there.contains("start"), "{there}");
+    }
+
+    // Check heldout-3, scenario 2: the selection was cut off, and the model read the whole file.
+    #[test]
+    fn a_selection_of_lines_comes_to_the_model() {
+        for (rest, says) in [
+            ("", "to /w/my file.rs: read it"),
+            ("?start=3&end=5", "to lines 3 to 5 of /w/my file.rs: read them"),
+            ("?end=5&start=3", "to lines 3 to 5 of /w/my file.rs: read them"),
+            ("?start=3&end=3", "to line 3 of /w/my file.rs: read it"),
+            ("?start=3", "to /w/my file.rs from line 3 on: read that"),
+            ("?start=0&end=2", "to lines 1 to 2 of /w/my file.rs: read them"),
+            ("?start=5&end=3", "to line 5 of /w/my file.rs: read it"),
+            ("?start=3&end=", "to /w/my file.rs from line 3 on: read that"),
+            ("#L3-L5", "to lines 3 to 5 of /w/my file.rs: read them"),
+            ("#L3-5", "to lines 3 to 5 of /w/my file.rs: read them"),
+            ("#L7", "to line 7 of /w/my file.rs: read it"),
+            ("#install", "to /w/my file.rs: read it"),
+            ("?start=x&end=5", "to /w/my file.rs: read it"),
+            ("?version=2", "to /w/my file.rs: read it"),
+            ("?start=99999999999999999999", "to /w/my file.rs: read it"),
+        ] {
+            let there = read(&format!("file:///w/my%20file.rs{rest}")).expect("a path");
+            assert_eq!(there, format!("The prompt refers {says} before you answer."), "{rest}");
+        }
     }
 
     #[test]

@@ -136,7 +136,7 @@ async fn acted(state: &ApiState, mut log: Cursor, mut awaited: Awaited) -> Resul
                     return ended;
                 }
             }
-            Step::Delta(_) => {}
+            Step::Delta(_) | Step::Output(_) => {}
             Step::Gone => {
                 return Err(state.no_more_events());
             }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use domain::{
     Answer, AskId, MessageId, PartId, Seq, SessionError, TimestampMs, ToolAsked, TurnOutcome,
 };
-use signals::Delta;
+use signals::{CallOutput, Delta};
 use store::MessageRow;
 
 /// A change that an event or live text makes. A message comes with all of its parts, as they are after the event.
@@ -29,6 +29,8 @@ pub(crate) enum Change {
     Checkpoint(Arc<MessageRow>),
     /// Live text of a message.
     Text(LiveText),
+    /// Output of a call of a message that runs. It is in no row.
+    Output(Arc<MessageRow>, CallOutput),
     /// The message of a settled turn. It does not change again.
     Settled(Arc<MessageRow>, TurnOutcome),
     /// A message or an admitted prompt that is gone.

@@ -3,9 +3,9 @@ use std::sync::Arc;
 
 use domain::{
     CompactionStarted, MessageRole, PartId, RecordedEvent, SessionEvent, SideOutcome, TimestampMs,
-    ToolAsked, ToolCalled, ToolSettled, TurnId, TurnOutcome, TurnSettled,
+    ToolAsked, ToolCalled, ToolSettled, ToolState, TurnId, TurnOutcome, TurnSettled,
 };
-use signals::Delta;
+use signals::{CallOutput, Delta};
 use store::MessageRow;
 
 use super::change::{Change, LiveText};
@@ -147,6 +147,14 @@ impl Conversation {
         }
         let is_first = self.live.insert(delta.part.clone());
         Some(Change::Text(LiveText { message, delta: delta.clone(), is_first }))
+    }
+
+    /// Takes output of a call. Returns nothing if the call does not run.
+    pub(super) fn show(&self, output: &CallOutput) -> Option<Change> {
+        let message = self.newest().filter(|row| row.id == output.message)?;
+        let part = message.parts.iter().find(|part| part.id == output.part)?;
+        let runs = part.call.as_ref().is_some_and(|call| call.state == ToolState::Started);
+        runs.then(|| Change::Output(message.clone(), output.clone()))
     }
 
     fn called(&mut self, called: &ToolCalled, event: &RecordedEvent) -> Option<Change> {

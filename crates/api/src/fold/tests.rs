@@ -3,8 +3,8 @@
 use domain::{
     DrainEnded, DrainOutcome, Finish, ModelRef, OrgId, PromptPromoted, RecordedEvent, ReplyPart,
     RetryScheduled, Seq, SessionError, SessionEvent, SessionForked, SessionRef, TextCheckpointed,
-    ToolCalled, ToolClass, ToolIntent, ToolState, TurnOutcome, TurnReplied, TurnSettled,
-    TurnStarted, TurnUsage,
+    ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnOutcome,
+    TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
 use signals::{Delta, DeltaKind};
 use store::{MessageRow, SessionRow};
@@ -60,6 +60,22 @@ pub(crate) fn called(call: &str, part: &str) -> ToolCalled {
     };
     let (turn, message) = (id("trn_1"), id("msg_1"));
     ToolCalled { turn, message, intent, class: ToolClass::Pure, state: ToolState::Started }
+}
+
+pub(crate) fn call_settled(call: &str) -> SessionEvent {
+    ToolSettled {
+        turn: id("trn_1"),
+        call: id(call),
+        outcome: ToolOutcomeKind::Completed,
+        output: "done".into(),
+        title: "t".into(),
+        structured: None,
+        managed_path: None,
+        truncated: false,
+        started: 1,
+        ended: 2,
+    }
+    .into()
 }
 
 fn checkpoint(part: &str, offset: i64, text: &str) -> TextCheckpointed {

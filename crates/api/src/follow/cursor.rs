@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use domain::{EventId, RecordedEvent, Seq, SessionIncarnation, SessionRef};
-use signals::Delta;
+use signals::{CallOutput, Delta};
 use store::{KnownLog, Store, StoreError};
 
 use super::followed::{Following, Want};
@@ -35,6 +35,8 @@ pub(crate) enum Step {
     Event(Arc<Framed<RecordedEvent>>),
     /// Live text.
     Delta(Arc<Framed<Delta>>),
+    /// Output of a call that runs.
+    Output(Arc<Framed<CallOutput>>),
     /// The session was deleted, or the process stops.
     Gone,
     /// The log is not the one that was read: the database came back without some commits.
@@ -120,6 +122,7 @@ impl Cursor {
                 }
                 Ok(Frame::Event(_) | Frame::Large(_) | Frame::Workspace(_)) => {}
                 Ok(Frame::Delta(delta)) => return Ok(Step::Delta(delta)),
+                Ok(Frame::Output(output)) => return Ok(Step::Output(output)),
                 Err(NoItem::Behind) => {
                     self.following = self.hub.follow(&self.session, self.want).await?;
                     self.catching_up = true;
@@ -157,6 +160,8 @@ impl Cursor {
         self.catching_up = false;
         let live = std::mem::take(&mut self.following.live);
         self.ready.extend(live.into_iter().map(|delta| Step::Delta(Arc::new(Framed::new(delta)))));
+        let outputs = std::mem::take(&mut self.following.outputs).into_iter();
+        self.ready.extend(outputs.map(|output| Step::Output(Arc::new(Framed::new(output)))));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::{EventId, MessageId, RecordedEvent, Seq, SessionIncarnation, SessionRef};
-use signals::Delta;
+use signals::{CallOutput, Delta};
 use tokio::sync::{Notify, watch};
 
 use super::budget::QueueBudget;
@@ -62,6 +62,8 @@ pub(crate) struct Following {
     /// The id of the event with this number.
     pub(crate) last: Option<EventId>,
     pub(crate) live: Vec<Delta>,
+    /// The output so far of calls that run.
+    pub(crate) outputs: Vec<CallOutput>,
     pub(crate) frames: QueueReader<Frame>,
 }
 
@@ -93,15 +95,18 @@ impl Followed {
             return None;
         }
         let state = self.lock();
-        let (live, frames) = match want {
-            Want::Everything => (state.live.snapshot(), self.frames.subscribe()),
-            Want::Events => (Vec::new(), self.events.subscribe()),
+        let (live, outputs, frames) = match want {
+            Want::Everything => {
+                (state.live.snapshot(), state.live.outputs(), self.frames.subscribe())
+            }
+            Want::Events => (Vec::new(), Vec::new(), self.events.subscribe()),
         };
         if want == Want::Everything && state.heard > state.tail {
             self.poke.notify_one(); // nobody wanted it until now
         }
         let State { incarnation, tail, .. } = *state;
-        Some(Following { incarnation, tail, last: state.last.clone(), live, frames })
+        let last = state.last.clone();
+        Some(Following { incarnation, tail, last, live, outputs, frames })
     }
 
     /// Counts as a follower from now on, even before [`join`](Self::join) returns.
@@ -270,6 +275,14 @@ impl Followed {
         is_whole
     }
 
+    /// Sends output of a call, unless the call has ended.
+    pub(super) fn show(&self, output: CallOutput) {
+        let mut state = self.lock();
+        if state.live.show(&output) && self.is_watched() {
+            self.frames.send(Frame::of_output(output));
+        }
+    }
+
     /// Sends how far the session's workspace is.
     pub(super) fn tell(&self, workspace: RepositoryView) {
         self.frames.send(Frame::Workspace(Arc::new(Framed::new(workspace))));
@@ -334,7 +347,7 @@ mod tests {
             seen.push(match frame {
                 Frame::Event(event) => Some(event.seq.0),
                 Frame::Large(seq) => Some(seq.0),
-                Frame::Delta(_) | Frame::Workspace(_) => None,
+                Frame::Delta(_) | Frame::Output(_) | Frame::Workspace(_) => None,
                 Frame::Gone | Frame::WentBack => panic!("nothing ended"),
             });
         }

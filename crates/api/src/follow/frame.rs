@@ -6,7 +6,7 @@ use domain::{RecordedEvent, Seq, SessionIncarnation};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use signals::{Delta, DeltaKind};
+use signals::{CallOutput, Delta, DeltaKind};
 
 use super::queue::Weighed;
 use crate::view::RepositoryView;
@@ -20,6 +20,8 @@ pub(crate) enum Frame {
     Large(Seq),
     /// Live text.
     Delta(Arc<Framed<Delta>>),
+    /// Output of a call that runs.
+    Output(Arc<Framed<CallOutput>>),
     /// How far the session's workspace is.
     Workspace(Arc<Framed<RepositoryView>>),
     /// The session was deleted.
@@ -46,6 +48,10 @@ impl Frame {
     pub(super) fn of_delta(delta: Delta) -> Self {
         Self::Delta(Arc::new(Framed::weighing(delta.text.len(), delta)))
     }
+
+    pub(super) fn of_output(output: CallOutput) -> Self {
+        Self::Output(Arc::new(Framed::weighing(output.text.len(), output)))
+    }
 }
 
 impl Weighed for Frame {
@@ -54,6 +60,7 @@ impl Weighed for Frame {
         let bytes = match self {
             Self::Event(event) => event.weight,
             Self::Delta(delta) => delta.weight,
+            Self::Output(output) => output.weight,
             Self::Large(_) | Self::Workspace(_) | Self::Gone | Self::WentBack => 0,
         };
         PLACE_BYTES + 2 * bytes
@@ -111,6 +118,15 @@ pub(super) enum LiveFrame<'a> {
         offset: u64,
         text: &'a str,
     },
+    /// The end of the output of a call that runs. It replaces the one before, and the call's result replaces it.
+    Output {
+        message: &'a str,
+        part: &'a str,
+        call: &'a str,
+        /// The UTF-8 bytes of the output before `text`.
+        omitted: u64,
+        text: &'a str,
+    },
     /// How far the session's workspace is.
     Workspace(&'a RepositoryView),
     /// The session was deleted. The stream ends.
@@ -126,6 +142,7 @@ impl LiveFrame<'_> {
     fn kind(&self) -> &'static str {
         match self {
             Self::Delta { .. } => "delta",
+            Self::Output { .. } => "output",
             Self::Workspace(_) => "workspace",
             Self::Gone { .. } => "gone",
             Self::Reconnect { .. } => "reconnect",
@@ -172,6 +189,20 @@ impl Framed<RepositoryView> {
     /// Renders a server-sent event.
     pub(super) fn bytes(&self) -> Bytes {
         self.bytes.get_or_init(|| LiveFrame::Workspace(self).bytes()).clone()
+    }
+}
+
+impl Framed<CallOutput> {
+    /// Renders a server-sent event.
+    pub(super) fn bytes(&self) -> Bytes {
+        let frame = || LiveFrame::Output {
+            message: self.message.as_str(),
+            part: self.part.as_str(),
+            call: self.call.as_str(),
+            omitted: self.omitted,
+            text: &self.text,
+        };
+        self.bytes.get_or_init(|| frame().bytes()).clone()
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 
-use domain::{MessageId, SessionEvent};
-use signals::{Delta, DeltaKind};
+use domain::{CallId, MessageId, SessionEvent};
+use signals::{CallOutput, Delta, DeltaKind};
 
 /// The most text kept per session for followers that join during a reply. The rest of a longer reply goes out live
 /// but is not repeated to them.
 const MAX_KEPT_BYTES: usize = 2 * 1024 * 1024;
 /// The number of ended messages whose late deltas are recognised.
 const MAX_ENDED: usize = 32;
+/// The most running calls of a session whose output is kept for followers that join, and the most ended calls whose
+/// late output is recognised.
+const MAX_CALLS: usize = 64;
 
 #[derive(Debug)]
 struct LivePart {
@@ -40,6 +43,9 @@ pub(super) struct Live {
     begun: Option<MessageId>,
     ended: VecDeque<MessageId>,
     kept: usize,
+    /// The newest output of each call that runs.
+    outputs: Vec<CallOutput>,
+    ended_calls: VecDeque<CallId>,
 }
 
 impl Live {
@@ -80,6 +86,24 @@ impl Live {
         }
         let text = if known == 0 { delta.text } else { fresh.to_owned() };
         Added::New(Delta { offset, text, ..delta })
+    }
+
+    /// Keeps the newest output of a call that runs. Returns `false` if the call has ended.
+    pub(super) fn show(&mut self, output: &CallOutput) -> bool {
+        if self.ended_calls.contains(&output.call) {
+            return false;
+        }
+        match self.outputs.iter_mut().find(|known| known.call == output.call) {
+            Some(known) => known.clone_from(output),
+            None if self.outputs.len() < MAX_CALLS => self.outputs.push(output.clone()),
+            None => {}
+        }
+        true
+    }
+
+    /// Returns the newest output of each call that runs, for a new follower.
+    pub(super) fn outputs(&self) -> Vec<CallOutput> {
+        self.outputs.clone()
     }
 
     /// Returns the text so far for a new follower, one delta per part.
@@ -131,7 +155,16 @@ impl Live {
                 self.end(&replied.message);
                 Added::Nothing
             }
+            SessionEvent::ToolSettled(settled) => {
+                self.outputs.retain(|output| output.call != settled.call);
+                self.ended_calls.push_back(settled.call.clone());
+                if self.ended_calls.len() > MAX_CALLS {
+                    self.ended_calls.pop_front();
+                }
+                Added::Nothing
+            }
             SessionEvent::TurnSettled(settled) => {
+                self.outputs.retain(|output| output.message != settled.message);
                 self.end(&settled.message);
                 Added::Nothing
             }
@@ -175,6 +208,27 @@ mod tests {
         assert_eq!(live.extend(piece(0, "one two")), Added::New(piece(4, "two")));
         assert_eq!(live.extend(piece(2, "e ")), Added::Nothing);
         assert_eq!(live.snapshot(), vec![piece(0, "one two")]);
+    }
+
+    fn output(call: &str, text: &str) -> CallOutput {
+        let (message, part) = ("msg_a".parse().expect("an id"), "prt_c".parse().expect("an id"));
+        let call = call.parse().expect("an id");
+        CallOutput { message, part, call, omitted: 0, text: text.into() }
+    }
+
+    #[test]
+    fn the_newest_output_of_a_running_call_is_kept_until_its_end() {
+        let mut live = Live::default();
+        assert!(live.show(&output("call_a", "1")) && live.show(&output("call_b", "x")));
+        assert!(live.show(&output("call_a", "1\n2")));
+        assert_eq!(live.outputs(), [output("call_a", "1\n2"), output("call_b", "x")]);
+        live.note(&crate::fold::tests::call_settled("call_a"));
+        assert!(!live.show(&output("call_a", "late")), "its result is known");
+        assert_eq!(live.outputs(), [output("call_b", "x")]);
+        for n in 0..2 * MAX_CALLS {
+            assert!(live.show(&output(&format!("call_n{n}"), "x")));
+        }
+        assert_eq!(live.outputs().len(), MAX_CALLS);
     }
 
     #[test]

@@ -89,6 +89,9 @@ impl Reader {
                 Some(Some(Received::Hint(Hint::Session(SessionHint::Delta(delta))))) => {
                     self.take(delta, &mut heard.last_resync).await?;
                 }
+                Some(Some(Received::Hint(Hint::Session(SessionHint::Output(output))))) => {
+                    self.followed.show(output);
+                }
                 Some(Some(Received::Hint(Hint::Session(SessionHint::Workspace)))) => {
                     heard.workspace = true;
                 }

@@ -143,6 +143,9 @@ impl LogStream {
         for delta in std::mem::take(&mut self.following.live) {
             self.ready.push_back(Framed::new(delta).bytes());
         }
+        for output in std::mem::take(&mut self.following.outputs) {
+            self.ready.push_back(Framed::new(output).bytes());
+        }
         Ok(())
     }
 
@@ -189,6 +192,7 @@ impl LogStream {
                 }
             }
             Ok(Ok(Frame::Delta(delta))) => Some(delta.bytes()),
+            Ok(Ok(Frame::Output(output))) => Some(output.bytes()),
             Ok(Ok(Frame::Workspace(workspace))) => Some(workspace.bytes()),
             Ok(Ok(Frame::Gone)) => {
                 self.over = true;

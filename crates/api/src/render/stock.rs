@@ -7,7 +7,7 @@ use domain::{
     TurnOutcome,
 };
 use serde_json::json;
-use signals::DeltaKind;
+use signals::{CallOutput, DeltaKind};
 use store::{CallRow, MessageRow, PartRow};
 
 use super::stock_event::{StockEvent, StockEvents, StockKind};
@@ -120,6 +120,7 @@ impl<'a> Renderer<'a> {
                 }
             }
             Change::Text(text) => self.text(text),
+            Change::Output(row, output) => self.output(row, output),
             Change::Settled(row, outcome) => self.settled(row, *outcome),
             Change::Removed(id) => {
                 self.out.push(StockKind::MessageRemoved, json!({ "messageID": id }))
@@ -219,6 +220,17 @@ impl<'a> Renderer<'a> {
         );
     }
 
+    /// Shows the end of a running call's output, where released clients look for it.
+    fn output(&mut self, row: &MessageRow, output: &CallOutput) {
+        let Some(shown) = row.parts.iter().find(|part| part.id == output.part) else { return };
+        let Some(mut view) = part(&self.context, row, shown).map(part_as_stock) else { return };
+        if let PartBody::Tool { state, .. } = &mut view.body {
+            let before = if output.omitted == 0 { "" } else { "...\n\n" };
+            state["metadata"] = json!({ "output": format!("{before}{}", output.text) });
+            self.out.part(&view);
+        }
+    }
+
     fn settled(&mut self, row: &MessageRow, outcome: TurnOutcome) {
         let mut row = Cow::Borrowed(row);
         if outcome == TurnOutcome::Interrupted && row.finish.is_none() {
@@ -257,7 +269,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fold::tests::{called, recorded, settled, state, turn};
+    use crate::fold::tests::{call_settled, called, recorded, settled, state, turn};
 
     /// Returns the stock events of the last of these events: the type and the properties of each.
     fn shown(log: &[RecordedEvent]) -> Vec<(String, Value)> {
@@ -284,6 +296,39 @@ mod tests {
         assert_eq!(kinds(&shown), ["message.part.updated", "message.part.updated"]);
         let status = |at: usize| shown[at].1["part"]["state"]["status"].clone();
         assert_eq!((status(0), status(1)), (json!("pending"), json!("running")));
+    }
+
+    // Check heldout-3: a running command showed nothing until it ended.
+    #[test]
+    fn a_running_command_shows_its_output_until_it_ends() {
+        let default_model = ModelRef::new("p", "default");
+        let summary = SummaryView::default();
+        let facts = StockFacts { version: "1".into(), default_model, summary };
+        let mut state = state(0);
+        state.apply(&recorded(1, turn()));
+        let output = |omitted, text: &str| CallOutput {
+            message: "msg_1".parse().expect("an id"),
+            part: "prt_a".parse().expect("an id"),
+            call: "call_a".parse().expect("an id"),
+            omitted,
+            text: text.into(),
+        };
+        assert_eq!(state.show(&output(0, "early")), [], "the call is not known yet");
+        state.apply(&recorded(2, called("call_a", "prt_a")));
+        for (told, expected) in [
+            (output(0, "1\n"), "1\n"),
+            (output(0, "1\n2\n"), "1\n2\n"),
+            (output(9, "3\n"), "...\n\n3\n"),
+        ] {
+            let shown = events(&facts, &state, &state.show(&told), 5);
+            let [event] = shown.as_slice() else { panic!("{shown:?}") };
+            assert_eq!(event["type"], "message.part.updated");
+            let part = &event["properties"]["part"];
+            assert_eq!(part["state"]["status"], "running");
+            assert_eq!(part["state"]["metadata"], json!({ "output": expected }));
+        }
+        state.apply(&recorded(3, call_settled("call_a")));
+        assert_eq!(state.show(&output(0, "late")), [], "its result is shown");
     }
 
     #[test]

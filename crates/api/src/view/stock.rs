@@ -1,4 +1,5 @@
 use domain::ToolOutcomeKind;
+use history::summary_text;
 
 use super::message::{
     MessageInfo, MessageView, PartBody, PartView, PathView, RunView, SessionContext,
@@ -22,10 +23,13 @@ pub(crate) fn all_as_stock(context: &SessionContext, view: MessageView) -> Vec<M
         body: PartBody::Compaction { auto: reason != "manual" },
         ..part.clone()
     };
-    let told = |part: &PartView| PartView {
-        id: format!("{}{SUMMARY}", part.id),
-        message_id: summary.clone(),
-        ..part.clone()
+    let told = |part: &PartView| {
+        let mut body = part.body.clone();
+        if let PartBody::Text { text, .. } = &mut body {
+            *text = summary_text(text);
+        }
+        let id = format!("{}{SUMMARY}", part.id);
+        PartView { id, message_id: summary.clone(), body, ..part.clone() }
     };
     let answer = MessageInfo::Assistant {
         id: summary.clone(),

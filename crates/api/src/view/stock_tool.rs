@@ -6,6 +6,9 @@ use serde_json::{Map, Value, json};
 /// The lines of a file that a client shows before somebody opens the whole output.
 const PREVIEW_LINES: usize = 20;
 
+/// The line below the output of a command that went well.
+const SUCCESS: &str = "(exit code 0)";
+
 /// A tool of ours and the released one that it is shown as.
 struct Shape {
     ours: &'static str,
@@ -143,6 +146,10 @@ pub(super) fn as_stock_tool(tool: &str, state: &mut Value) -> Option<&'static st
         state["output"] = state["error"].take();
         state.as_object_mut()?.remove("error");
     }
+    if tool == "shell" && structured.as_ref().is_some_and(|result| result["exit_code"] == 0) {
+        let output = state["output"].as_str().map(without_success);
+        state["output"] = output.unwrap_or_default().into();
+    }
     // A client shows the text of an error as it is.
     if state["status"] == "completed" {
         let done = Done {
@@ -161,6 +168,19 @@ pub(super) fn as_stock_tool(tool: &str, state: &mut Value) -> Option<&'static st
         }
     }
     Some(shape.theirs)
+}
+
+/// Returns the output of a command that went well without the line that tells the model so: people see that it did.
+fn without_success(output: &str) -> String {
+    let Some(at) = output.rfind(SUCCESS) else { return output.to_owned() };
+    let (before, after) = (&output[..at], &output[at + SUCCESS.len()..]);
+    let begins_a_line = before.is_empty() || before.ends_with('\n');
+    // Behind it are only other lines of ours.
+    if !begins_a_line || !(after.is_empty() || after.starts_with("\n(")) {
+        return output.to_owned();
+    }
+    let kept = [before.strip_suffix('\n').unwrap_or(before), after.trim_start_matches('\n')];
+    kept.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the input with the released names of its fields. Models know those names too, so some use them anyway.
@@ -249,6 +269,35 @@ mod tests {
             "time": {"start": 1, "end": 2},
         });
         assert_eq!(shown("shell", state), (Some("bash"), expected));
+    }
+
+    // Check heldout-3: "(exit code 0)" was below every command's output.
+    #[test]
+    fn a_command_that_went_well_shows_its_output_alone() {
+        for (output, expected) in [
+            ("a.txt\n(exit code 0)", "a.txt"),
+            ("(exit code 0)", ""),
+            ("a\n\n(exit code 0)", "a\n"),
+            ("(exit code 0)\n(exit code 0)", "(exit code 0)"),
+            (
+                "a\n(exit code 0)\n(processes left in the background were ended: 1)",
+                "a\n(processes left in the background were ended: 1)",
+            ),
+            ("said (exit code 0)", "said (exit code 0)"),
+            ("(exit code 0)\nand more", "(exit code 0)\nand more"),
+        ] {
+            let state = json!({
+                "status": "completed", "input": {"command": "ls"}, "output": output,
+                "metadata": {"structured": {"exit_code": 0}},
+            });
+            let (_, state) = shown("shell", state);
+            assert_eq!(state["output"], expected, "{output:?}");
+            assert_eq!(state["metadata"]["output"], expected, "{output:?}");
+        }
+        let state = json!({
+            "status": "completed", "input": {}, "output": "no\n(exit code 1)", "metadata": {"structured": {"exit_code": 1}},
+        });
+        assert_eq!(shown("shell", state).1["output"], "no\n(exit code 1)");
     }
 
     #[test]

@@ -125,6 +125,27 @@ async fn a_revert_is_held_until_it_is_staged_and_can_be_undone() -> Result<()> {
     Ok(())
 }
 
+// Check heldout-3: a released client's revert of an answer left the question.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stock_revert_of_an_answer_takes_its_question() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = two_exchanges(&world, &gateway).await?;
+    let listed = format!("/platform/session/{session}/message");
+    let messages = ok(&gateway, "GET", &listed, &world.key, None).await;
+    let answer = *ids(&messages).last().expect("an answer");
+    let body = json!({ "messageID": answer });
+    for (route, from) in [
+        (format!("/session/{session}/revert"), "msg_two"),
+        (format!("/platform/session/{session}/revert"), answer),
+    ] {
+        let staged = held(&world, &gateway, &route, body.clone(), &session, stages).await?;
+        assert_eq!(staged.0, StatusCode::OK, "{staged:?}");
+        assert_eq!(staged.1["revert"]["messageID"], from, "{route}");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revert_that_is_made_final_takes_its_messages_with_it_and_clients_are_told() -> Result<()>
 {

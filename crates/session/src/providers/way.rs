@@ -99,7 +99,7 @@ impl OrgModels {
                     format!("sign in again (opencode-cloud credential login {provider})")
                 }
                 CredentialKind::ApiKey | CredentialKind::Aws => {
-                    format!("enter it again (opencode-cloud credential add {provider})")
+                    format!("enter it again (`opencode-cloud credential add {provider}`, or /connect in the released client)")
                 }
             };
             let message = format!(
@@ -124,13 +124,13 @@ impl AsWhom {
                 "it was the organisation's sign-in {id}: sign in again (opencode-cloud credential login {provider})"
             ),
             Whose::Kept { id, kind: CredentialKind::ApiKey | CredentialKind::Aws } => format!(
-                "it was the organisation's credential {id}: add another (opencode-cloud credential add {provider})"
+                "it was the organisation's credential {id}: add another (`opencode-cloud credential add {provider}`, or /connect in the released client)"
             ),
             Whose::Process => format!(
-                "it was the key of the service or of the provider's settings: a credential for `{provider}` goes before it (opencode-cloud credential add {provider})"
+                "it was the key of the service or of the provider's settings: a credential for `{provider}` goes before it (`opencode-cloud credential add {provider}`, or /connect in the released client)"
             ),
             Whose::Nobody => format!(
-                "no credential is kept for `{provider}`: add one (opencode-cloud credential add {provider})"
+                "no credential is kept for `{provider}`: add one (`opencode-cloud credential add {provider}`, or /connect in the released client)"
             ),
         };
         let said = truncate(
@@ -165,7 +165,7 @@ pub(super) fn unusable(secret: &str, provider: &str, error: CredentialsError) ->
 pub(super) fn keyless(provider: &str, name: Option<&str>) -> LlmError {
     let or = name.map(|name| format!(", or start the service with {name}")).unwrap_or_default();
     let message = format!(
-        "`{provider}` needs a key, and there is none: keep one for the organisation (opencode-cloud credential add {provider}){or}; `opencode-cloud models` lists what can be used"
+        "`{provider}` needs a key, and there is none: keep one for the organisation (`opencode-cloud credential add {provider}`, or /connect in the released client){or}; `opencode-cloud models` lists what can be used"
     );
     LlmError::unsent(ErrorReason::Authentication, &message)
 }

@@ -208,6 +208,8 @@ async fn an_invented_provider_is_asked_with_its_own_key_and_without_one_it_is_sa
     // Finding trial-3 27: people at a terminal were told a route.
     let advice = "opencode-cloud credential add acme";
     ensure!(error.message.contains(advice), "{}", error.message);
+    // Check heldout-3: a person in the released client has `/connect`.
+    ensure!(error.message.contains("/connect"), "{}", error.message);
     assert_eq!(attempts(&keyed.world, &session).await?.last(), Some(&AttemptOutcome::Failed));
 
     // Removed: the next turn has none, and none of anybody else's.

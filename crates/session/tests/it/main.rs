@@ -28,6 +28,7 @@ mod instructions;
 mod interrupts;
 mod levels;
 mod limits;
+mod live_output;
 mod moves;
 mod permission;
 mod protocols;

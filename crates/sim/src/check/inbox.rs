@@ -31,6 +31,10 @@ pub(super) struct Inbox {
     pub(super) last_wake: i64,
     /// A wake before this number does not start a drain.
     pub(super) parked: i64,
+    /// A wake before this interrupt is for nothing that waits.
+    pub(super) interrupted: i64,
+    /// The drain that has not ended has taken something, or has begun a turn.
+    pub(super) serves: bool,
     /// The model has something to answer: queued input stays.
     pub(super) continues: bool,
     /// A Revert is staged, or was at the beginning of this write. Inputs that are only stored wait for its end.
@@ -84,12 +88,16 @@ impl Inbox {
         let Some(input) = waits.filter(|input| input.control.is_some() == control) else {
             return Err(format!("I2: {message} was taken at {seq} and did not wait"));
         };
+        let wanted = |other: &InputView| other.waits() && other.wake_seq > self.interrupted;
+        let goes_along = self.serves || self.continues || self.inputs.values().any(wanted);
+        // Its files have been put back already, so it may overtake inputs that came since.
+        let put_back = input.control == Some(Control::Unrevert);
+        ensure!(goes_along || put_back, "I2: {message} was taken and is only stored");
+        self.serves = true;
         let held = |other: &InputView| other.wake_seq == 0 && self.holds;
         let mut waiting = self.inputs.values().filter(|other| other.waits() && !held(other));
         let overtaken =
             waiting.clone().any(|other| other.delivery == input.delivery && other.seq < input.seq);
-        // Its files have been put back already, so it may overtake inputs that came since.
-        let put_back = input.control == Some(Control::Unrevert);
         ensure!(!overtaken || put_back, "I2: {message} has overtaken an earlier one");
         if input.delivery == Delivery::Queue && !put_back {
             let steer = waiting.any(|other| other.delivery == Delivery::Steer);
@@ -113,6 +121,7 @@ impl Inbox {
     /// This write begins a turn.
     pub(super) fn turn_begins(&mut self) {
         self.begins = true;
+        self.serves = true;
     }
 
     /// A write promotes a bounded part of the inbox, and a turn begins once all that it must answer is promoted.

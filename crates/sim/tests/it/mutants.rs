@@ -47,6 +47,7 @@ fn of_rules(mutant: RulesMutant) -> &'static [&'static str] {
         M::QueuedJoinsRunning | M::AllQueuedAtOnce | M::ContinuingForgotten => {
             &["joined work that continues"]
         }
+        M::StoredRuns => &["was taken and is only stored"],
         M::PromotionUnbounded => &["inbox: one write promotes"],
         M::RestNotPromoted => &["inbox: a turn begins without a steer"],
         M::PromotionBeforeBaseline => &["was promoted without a baseline"],

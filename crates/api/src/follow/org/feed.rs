@@ -402,6 +402,13 @@ impl Feed {
                     self.send(followed, &followed.directory, events, None);
                 }
             }
+            Some(Step::Output(output)) => {
+                let changes = followed.state.show(output);
+                let events = followed.shown(&changes, self.feeds.clock.now_ms());
+                if let Some(followed) = self.followed.get(session) {
+                    self.send(followed, &followed.directory, events, None);
+                }
+            }
             Some(Step::WentBack) => self.over = true,
             Some(Step::Gone) | None => {
                 let Some(followed) = self.followed.remove(session) else { return };

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use domain::{Control, Delivery, IdMint, MessageId, Stamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use store::{InboxChange, SessionRow};
+use store::{InboxChange, Messages, SessionRow, StoreError};
 
 use crate::ApiState;
 use crate::act::{Asked, announce};
@@ -53,9 +53,29 @@ pub(crate) async fn revert(
             "a revert goes back to before a whole message: leave `partID` out",
         ));
     }
+    let message = match dialect {
+        Dialect::Native => message,
+        Dialect::Stock => question_of(&state, &row, message).await?,
+    };
     let control = Control::Revert { message, files: request.files.unwrap_or(true) };
     let row = act(&state, row, request.id.as_deref(), control).await?;
     dialect.session(&state, row).await
+}
+
+/// Returns the message from which a released client wants to go back: of an answer, the question goes too.
+async fn question_of(
+    state: &ApiState,
+    row: &SessionRow,
+    message: MessageId,
+) -> Result<MessageId, ApiError> {
+    let (org, session) = (row.at.org, row.at.session.clone());
+    let which = Messages::One(message.clone());
+    match state.store().transcript(org, session, which, 1).await {
+        Ok(read) => Ok(read.messages.into_iter().find_map(|row| row.parent).unwrap_or(message)),
+        // The worker says that there is none, as to everybody.
+        Err(StoreError::NotFound) => Ok(message),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Brings back everything that was taken back, and returns the session afterwards.

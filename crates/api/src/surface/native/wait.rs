@@ -62,7 +62,7 @@ pub(crate) async fn wait(
         let event = match timeout_at(until, log.next()).await {
             Err(_) => break,
             Ok(Ok(Step::Event(event))) => event,
-            Ok(Ok(Step::Delta(_))) => continue,
+            Ok(Ok(Step::Delta(_) | Step::Output(_))) => continue,
             Ok(Ok(Step::Gone)) => {
                 return Err(state.no_more_events());
             }

@@ -161,7 +161,7 @@ impl Held {
         loop {
             let event = match self.log.next().await? {
                 Step::Event(event) => event,
-                Step::Delta(_) => continue,
+                Step::Delta(_) | Step::Output(_) => continue,
                 Step::Gone => {
                     return Err(state.no_more_events());
                 }

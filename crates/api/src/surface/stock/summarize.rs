@@ -96,7 +96,7 @@ pub(crate) async fn post(
                     None => {}
                 }
             }
-            Step::Delta(_) => {}
+            Step::Delta(_) | Step::Output(_) => {}
             Step::Gone => {
                 return Err(state.no_more_events());
             }

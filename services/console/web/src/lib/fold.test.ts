@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { begin, fold, todosOf, type Fold, type Frame } from './fold';
+import { tokensIn, tokensOut } from './format';
 import type { LogEvent, MessageView, SessionView } from './types';
 import recorded from './recorded.json';
 
@@ -52,6 +53,19 @@ describe('a recorded log', () => {
     expect(read(folded)).toEqual(read(theirs));
     expect(folded.busy).toBe(false);
     expect(folded.waiting).toEqual([]);
+  });
+
+  // Check heldout-3: tokens of a cache were counted twice while a page was open, and not at all in the session's list.
+  it('has the same tokens and costs as the service', () => {
+    const folded = log.reduce((state, one) => fold(state, event(one)), empty());
+    const theirs = begin(session(log.at(-1)!.seq), shown, [], []);
+    const used = (state: Fold) =>
+      state.messages.map(({ id, tokens, cost }) => [id, tokens && tokensIn(tokens), tokens && tokensOut(tokens), cost]);
+    expect(used(folded)).toEqual(used(theirs));
+    const usage = { input: 100, output: 20, reasoning: 5, cache_read: 60, cache_write: 30, cost: 1_500_000_000 };
+    const settled = turn(['turn.settled', { turn: 'trn_1', message: 'msg_2', outcome: 'completed', usage }]).messages.at(-1)!;
+    expect(settled.tokens).toEqual({ input: 10, output: 15, reasoning: 5, cache: { read: 60, write: 30 } });
+    expect([tokensIn(settled.tokens!), tokensOut(settled.tokens!), settled.cost]).toEqual([100, 20, 1.5]);
   });
 
   it('gives the same from a snapshot that is newer than its number', () => {

@@ -392,7 +392,7 @@ function apply(state: Fold, event: LogEvent): Fold {
           part.kind === 'tool' || part.done ? part : { ...part, done: true },
         ),
         tokens: tokensOf(data.usage),
-        cost: message.cost ?? data.usage.cost / 1e9,
+        cost: message.cost ?? (data.usage.cost ?? 0) / 1e9,
       }));
       return { ...next, retry: undefined };
     }
@@ -531,12 +531,14 @@ function replied(message: Message, data: Record<string, any>): Message {
 /** What a provider ran itself has a call named after its part. */
 const callOfPart = (part: string) => `call${part.slice(part.indexOf('_'))}`;
 
+/** The counts of an event overlap: input includes cached tokens, output includes reasoning. Those of a view do not. */
 function tokensOf(usage: Record<string, number>): Tokens {
+  const [read, write, reasoning] = [usage.cache_read ?? 0, usage.cache_write ?? 0, usage.reasoning ?? 0];
   return {
-    input: usage.input ?? 0,
-    output: usage.output ?? 0,
-    reasoning: usage.reasoning ?? 0,
-    cache: { read: usage.cache_read ?? 0, write: usage.cache_write ?? 0 },
+    input: Math.max(0, (usage.input ?? 0) - read - write),
+    output: Math.max(0, (usage.output ?? 0) - reasoning),
+    reasoning,
+    cache: { read, write },
   };
 }
 

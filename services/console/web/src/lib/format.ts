@@ -1,5 +1,7 @@
 /** Numbers and times for people. */
 
+import type { Tokens } from './types';
+
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'narrow' });
 const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ['day', 86_400_000],
@@ -107,3 +109,9 @@ export function repositoryDirectory(address: string, ref: string): string {
   const wanted = ref.trim();
   return `/${url.host}${path}${wanted === '' ? '' : `@${wanted}`}`;
 }
+
+/** All tokens that a model read, from a cache or not: the number that `session show` has. */
+export const tokensIn = ({ input, cache }: Tokens) => input + cache.read + cache.write;
+
+/** All tokens that a model wrote, its reasoning too. */
+export const tokensOut = ({ output, reasoning }: Tokens) => output + reasoning;
