@@ -36,6 +36,7 @@ mod npm;
 mod openapi;
 mod people;
 mod permission;
+mod places;
 mod providers;
 mod recent;
 mod recovery;
