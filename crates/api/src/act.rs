@@ -6,6 +6,7 @@ mod asks;
 mod attachment;
 mod blobs;
 mod change;
+mod checkout;
 mod choice;
 mod command;
 mod compaction;
@@ -37,11 +38,12 @@ pub(crate) use announce::announce;
 pub(crate) use asks::{AnswerRequest, Reply, answer};
 pub(crate) use blobs::missing;
 pub(crate) use change::{ChangeRequest, change};
-pub(crate) use command::{CommandRequest, prompt_of};
+pub(crate) use checkout::{is_checkout, local_checkout};
+pub(crate) use command::{CommandRequest, InitRequest, prompt_of};
 pub(crate) use compaction::{CompactRequest, admit_compaction};
 pub(crate) use control::Asked;
 pub(crate) use diff::{DiffQuery, diff};
-pub(crate) use effective::settings_of;
+pub(crate) use effective::{settings_in, settings_of};
 pub(crate) use explain::{Explained, explain, unproven};
 pub(crate) use export::export;
 pub use fold_check::differing_messages;
@@ -52,7 +54,7 @@ pub(crate) use login::{
     Begun, Visit, by_code as begin_by_code, by_key as begin_by_key, by_link as begin_by_link,
     refuse_confined,
 };
-pub(crate) use messages::{context, one, prompt_row, transcript};
+pub(crate) use messages::{context, one, prompt_row, stock_transcript, transcript};
 pub(crate) use models::{
     Basis, ShownCatalog, ShownProvider, Source, shown_from, shown_models, shown_with,
 };
@@ -61,4 +63,6 @@ pub(crate) use parked::WaitStep;
 pub(crate) use resolve::{Workspace, location, location_of, workspace};
 pub(crate) use revoked::stop_revoked;
 pub(crate) use sent::{HereRequest, HereView, UploadView, here, location_of_sent, store_upload};
-pub(crate) use sessions::{NewSessionRequest, create, delete_session, home, relearn};
+pub(crate) use sessions::{
+    NewSessionRequest, create, delete_session, home, read_session_rules, relearn,
+};

@@ -4,6 +4,7 @@ use std::fmt;
 use access::{Missing, Need};
 use auth::{AuthError, PutOff};
 use axum::response::{IntoResponse, Response};
+use checkouts::LookError;
 use credentials::CredentialsError;
 use domain::{ErrorCode, IdError, SessionError, SessionId};
 use http::StatusCode;
@@ -40,6 +41,14 @@ pub(crate) enum ApiError {
     /// Does not exist, or belongs to another organisation.
     #[error("{0} not found")]
     NotFound(&'static str),
+    /// The same, of a request for a permission or of questions, by its id.
+    #[error("a request with this id was not found")]
+    NoSuchAsk {
+        /// The id of the request.
+        request: String,
+        /// Whether it would be a request for a permission.
+        is_permission: bool,
+    },
     /// An operation of the released contract that this service does not offer. The message says what to do instead.
     #[error("{0}")]
     NotOffered(&'static str),
@@ -98,9 +107,20 @@ pub(crate) struct Failure {
     pub(crate) reason: Option<String>,
     /// The session that is busy.
     pub(crate) busy: Option<SessionId>,
+    /// The ask that is not there.
+    pub(crate) missing_ask: Option<MissingAsk>,
     pub(crate) message: String,
     /// The cause, for the log. It is logged once.
     pub(crate) cause: Option<String>,
+}
+
+/// An ask that is not there.
+#[derive(Debug, Clone)]
+pub(crate) struct MissingAsk {
+    /// Its id.
+    pub(crate) request: String,
+    /// Whether it would be a request for a permission.
+    pub(crate) is_permission: bool,
 }
 
 impl ApiError {
@@ -168,7 +188,7 @@ impl ApiError {
             Self::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
             Self::NoLogin { code, .. } => (StatusCode::UNAUTHORIZED, *code),
             Self::Forbidden(..) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
-            Self::NotFound(_) => (StatusCode::NOT_FOUND, "NOT_FOUND"),
+            Self::NotFound(_) | Self::NoSuchAsk { .. } => (StatusCode::NOT_FOUND, "NOT_FOUND"),
             Self::NotOffered(_) => (StatusCode::BAD_REQUEST, "NOT_OFFERED"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             Self::Conflict(_) | Self::Busy(_) | Self::Refused(_) => {
@@ -190,6 +210,7 @@ impl ApiError {
             | Self::Forbidden(..)
             | Self::NoLogin { .. }
             | Self::NotFound(_)
+            | Self::NoSuchAsk { .. }
             | Self::NotOffered(_)
             | Self::Method
             | Self::Conflict(_)
@@ -210,6 +231,7 @@ impl ApiError {
             | Self::Forbidden(..)
             | Self::NoLogin { .. }
             | Self::NotFound(_)
+            | Self::NoSuchAsk { .. }
             | Self::NotOffered(_)
             | Self::Method
             | Self::Conflict(_)
@@ -219,7 +241,12 @@ impl ApiError {
             | Self::Internal(_) => None,
         };
         let busy = if let Self::Busy(session) = self { Some(session.clone()) } else { None };
-        Failure { status, code, reason, busy, message: self.to_string(), cause }
+        let missing_ask = if let Self::NoSuchAsk { request, is_permission } = self {
+            Some(MissingAsk { request: request.clone(), is_permission: *is_permission })
+        } else {
+            None
+        };
+        Failure { status, code, reason, busy, missing_ask, message: self.to_string(), cause }
     }
 }
 
@@ -327,6 +354,18 @@ impl From<CredentialsError> for ApiError {
                     Self::Refused(SessionError { code: code.into(), message: error.to_string() })
                 }
                 None => Self::Internal(error.into()),
+            },
+        }
+    }
+}
+
+impl From<LookError> for ApiError {
+    fn from(error: LookError) -> Self {
+        match error {
+            LookError::Hidden => Self::Invalid(error.to_string()),
+            error @ (LookError::Slow | LookError::Unreadable(_)) => Self::Unavailable {
+                message: "the directory's files cannot be read now; ask again",
+                cause: Some(error.into()),
             },
         }
     }

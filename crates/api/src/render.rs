@@ -3,5 +3,7 @@
 mod stock;
 mod stock_event;
 
-pub(crate) use stock::{StockFacts, deleted, deleted_unseen, events, files};
+pub(crate) use stock::{
+    FilesOfAnswer, Occasion, StockFacts, changed_files, deleted, deleted_unseen, events, files,
+};
 pub(crate) use stock_event::{StockEvent, StockKind, asked, event, failed, toast};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use auth::Authenticator;
 use blobs::Blobs;
+use checkouts::Checkouts;
 use credentials::Credentials;
 use domain::Clock;
 use oidc::Providers;
@@ -39,6 +40,8 @@ pub struct ApiParts {
     pub placement: Arc<dyn Placement>,
     /// The workers' snapshots of files, if this gateway can read them. Without them, diffs come from rows alone.
     pub blobs: Option<Blobs>,
+    /// The directories of this machine, if this gateway may look into them.
+    pub checkouts: Option<Checkouts>,
     /// Organisations' credentials at model providers.
     pub credentials: Credentials,
     /// The models to list.
@@ -62,6 +65,7 @@ pub struct ApiState {
 struct Shared {
     store: Store,
     blobs: Option<Blobs>,
+    checkouts: Option<Checkouts>,
     credentials: Credentials,
     models: ModelList,
     clock: Arc<dyn Clock>,
@@ -94,6 +98,7 @@ impl ApiState {
             signals,
             placement,
             blobs,
+            checkouts,
             credentials,
             models,
             clock,
@@ -119,6 +124,7 @@ impl ApiState {
             shared: Arc::new(Shared {
                 store,
                 blobs,
+                checkouts,
                 credentials,
                 models,
                 clock,
@@ -179,6 +185,11 @@ impl ApiState {
 
     pub(crate) fn blobs(&self) -> Option<&Blobs> {
         self.shared.blobs.as_ref()
+    }
+
+    /// Returns the directories of this machine, if this gateway may look into them.
+    pub(crate) fn checkouts(&self) -> Option<&Checkouts> {
+        self.shared.checkouts.as_ref()
     }
 
     pub(crate) fn credentials(&self) -> &Credentials {

@@ -190,6 +190,12 @@ impl LocationFiles {
         Ok(())
     }
 
+    /// Returns whether a file of this path below the root would be hidden. Follows no symlink.
+    pub(crate) fn hides_name(&self, path: &Path) -> bool {
+        let around = self.hidden.around(&self.real_root.join(path));
+        around.is_some_and(|hidden| !self.real_root.starts_with(hidden))
+    }
+
     /// Returns whether a directory below the root has an entry of this name. Follows no symlink.
     pub(crate) fn has_entry(&self, directory: &Path, name: &str) -> bool {
         let Ok(fd) = self.open_directory(directory) else { return false };

@@ -101,8 +101,11 @@ impl SkillPlaces<'_> {
         Ok(found.into_values().collect())
     }
 
-    /// Returns the text of a skill after its front matter, and whether it is cut. `None` if the file is gone.
-    pub(crate) fn text(&self, skill: &FoundSkill) -> io::Result<Option<(String, bool)>> {
+    /// Returns the text of a skill after its front matter, and whether it is cut. `None` if the file is gone. Blocking.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn text(&self, skill: &FoundSkill) -> io::Result<Option<(String, bool)>> {
         let texts = LocationTexts::open(self.top, self.hidden)?;
         let Some(found) = texts.read(&skill.file, MAX_TEXT_BYTES)? else { return Ok(None) };
         let body = split(&found.text).map_or(found.text.as_str(), |(_, body)| body);

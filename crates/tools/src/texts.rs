@@ -3,13 +3,16 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use rustix::fs::{Dir, FileType, OFlags, fstat};
 use rustix::io::Errno;
 use sandbox::HiddenPaths;
+use tokio_util::sync::CancellationToken;
 
 use crate::files::{LocationFiles, Refused};
+use crate::walk::walk;
 
 /// Reads texts beneath one directory. Blocking: do not call it on an async thread.
 #[derive(Debug)]
@@ -69,6 +72,34 @@ impl LocationTexts {
         let text = String::from_utf8_lossy(&bytes);
         let is_mended = matches!(text, Cow::Owned(_));
         Ok(Some(FoundText { text: text.into_owned(), more, is_mended }))
+    }
+
+    /// Visits each file and link below the directory `below` as `glob` finds them, by its path beneath the root: those that an
+    /// ignore file names and what is hidden are left out, and no link is followed. Ends when `visit` breaks, when `cancel`
+    /// fires, or at the bound of a walk. Returns whether everything was visited.
+    pub fn visit_files(
+        &self,
+        below: &Path,
+        cancel: &CancellationToken,
+        mut visit: impl FnMut(&Path) -> ControlFlow<()>,
+    ) -> bool {
+        let mut is_whole = true;
+        let walked = walk(&self.0, below, cancel, |path| {
+            let went_on = visit(path);
+            is_whole &= went_on.is_continue();
+            Ok(went_on)
+        });
+        walked.is_ok_and(|walked| !walked.gave_up) && is_whole
+    }
+
+    /// Returns whether the path is a hidden one or lies in one, whether it is there or not.
+    #[must_use]
+    pub fn is_hidden(&self, path: &Path) -> bool {
+        match self.0.open(path, OFlags::PATH | OFlags::NOFOLLOW) {
+            Err(Refused::Hidden) => true,
+            Err(Refused::Missing) => self.0.hides_name(path),
+            Ok(_) | Err(Refused::Outside | Refused::GitsOwn | Refused::Io(_)) => false,
+        }
     }
 
     /// Does the same as [`Self::read`], for a file that must not be passed over: `Err` says why there is no text of something

@@ -152,6 +152,45 @@ pub fn check_out_changes(staged: Oid, wip: Oid) -> Git {
     )
 }
 
+/// How much of a checkout's changes is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangesAsked {
+    /// The lines around each change; `None`: no patches.
+    pub context: Option<u32>,
+}
+
+/// Files of more bytes than this are compared as binary ones.
+const TEXT_BYTES: &str = "core.bigFileThreshold=2m";
+
+/// Returns the command that prints what differs between `head` (or nothing at all) and the working tree, below the directory
+/// `below` of a checkout's top, which is where it runs. It writes nothing in the checkout and obeys nothing of it but its
+/// ignore files and attributes: git gets a folder of its own in place of `.git`, with a copy of the index and without any
+/// configuration, in which attributes name filters and drivers that nobody has defined. Submodules and repositories within
+/// are not entered.
+///
+/// It prints `? NAME` for each untracked file, then `git diff --raw --numstat` and, if patches are wanted, the patches.
+#[must_use]
+pub fn show_changes(head: Option<Oid>, below: &str, asked: ChangesAsked) -> Git {
+    // The tree of no files. Git knows it without having it.
+    const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+    let from = head.map_or_else(|| EMPTY_TREE.to_owned(), |head| head.to_string());
+    let head = head.map_or_else(|| "ref: refs/heads/unborn".to_owned(), |head| head.to_string());
+    let patches = asked.context.map_or_else(String::new, |lines| format!("--patch --unified={lines}"));
+    Git::script(
+        "exec 2>/dev/null; umask 077; own=$(mktemp -d); trap 'rm -rf \"$own\"' EXIT; \
+         mkdir \"$own/refs\" \"$own/info\"; echo \"$1\" >\"$own/HEAD\"; : >\"$own/config\"; \
+         copy() { if [ -f \".git/$1\" ] && [ ! -L \".git/$1\" ]; then head -c \"$2\" \".git/$1\" >\"$own/$1\"; fi; }; \
+         copy index 268435456; copy info/exclude 65536; \
+         GIT_DIR=$own GIT_WORK_TREE=$PWD GIT_OBJECT_DIRECTORY=$PWD/.git/objects; \
+         export GIT_DIR GIT_WORK_TREE GIT_OBJECT_DIRECTORY; \
+         git=\"$git --literal-pathspecs --no-optional-locks -c core.quotePath=false -c $5\"; \
+         $git ls-files -t --others --exclude-standard -- \"$3\"; \
+         $git diff --raw --numstat $4 --abbrev=40 --no-color --no-ext-diff --no-textconv --no-renames \
+         --ignore-submodules=all --src-prefix=a/ --dst-prefix=b/ \"$2\" -- \"$3\"",
+        &[head, from, below.to_owned(), patches, TEXT_BYTES.to_owned()],
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,8 +20,8 @@ mod skeleton;
 pub use address::{Address, AddressError, Wanted};
 pub use bounds::{FillBounds, Measured, TooLarge};
 pub use command::{
-    Git, check_out, check_out_changes, check_out_missing, index_known_pack, index_pack,
-    index_upload, measure, take_upload,
+    ChangesAsked, Git, check_out, check_out_changes, check_out_missing, index_known_pack,
+    index_pack, index_upload, measure, show_changes, take_upload,
 };
 pub use git_wire::{Oid, RefName};
 pub use listing::{ListingError, parse_refs, write_refs};

@@ -12,10 +12,11 @@ const NO_COMMAND_WRITES_THERE: [&str; 2] =
     ["services/console/build.rs", "crates/boot/src/postgres/folder.rs"];
 
 /// Crates whose folders commands and tenants write, or whose process serves them.
-const SERVICE: [&str; 12] = [
+const SERVICE: [&str; 13] = [
     "crates/api/",
     "crates/blobs/",
     "crates/boot/",
+    "crates/checkouts/",
     "crates/egress/",
     "crates/placement/",
     "crates/sandbox/",

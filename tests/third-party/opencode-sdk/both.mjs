@@ -92,8 +92,7 @@ export async function both(sdk, name) {
   });
   await sdk.call('session.todo', { path }, (todos) => assert.deepEqual(todos, []));
   await sdk.call('session.delete', { path: { sessionID: child.id } }, (gone) => assert.equal(gone, true));
-  // Directories of projects are found, and their files are the workers'.
-  await sdk.call('find.files', { query: { query: '', dirs: 'true' } }, (found) => assert.ok(found.includes('/'), `${found}`));
+  await sdk.call('find.files', { query: { query: made, dirs: 'true' } }, (found) => assert.deepEqual(found, [made]));
   assert.match(await sdk.refused('file.list', { query: { path: 'src' } }), /ask the agent to read them/);
   await sdk.refused('session.get', { path: { sessionID: child.id } }, 404);
 
@@ -149,6 +148,8 @@ export async function both(sdk, name) {
   await sdk.call('session.command', { path, body: { command: command.name, arguments: 'now' } }, (message) => {
     assert.equal(message.info.role, 'assistant');
   });
+  const init = { messageID: `msg_init_${name}`, ...model };
+  await sdk.call('session.init', { path, body: init }, (done) => assert.equal(done, true));
   await sdk.call('path.get', {}, (found) => assert.equal(found.directory, directory));
   await sdk.call('project.current', {}, (project) => assert.equal(project.worktree, directory));
   await sdk.call('project.list', {}, (projects) => {

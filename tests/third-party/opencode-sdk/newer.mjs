@@ -126,6 +126,16 @@ export async function newer(sdk, { id, model }) {
   for (const empty of ['integration.list', 'skill.list', 'pty.list', 'question.request.list', 'permission.request.list', 'reference.list']) {
     await sdk.call(`v2.${empty}`, {}, located((data) => assert.deepEqual(data, [])));
   }
+  await sdk.call('app.skills', {}, (skills) => assert.deepEqual(skills, []));
+  await sdk.call('v2.fs.find', { query: { query: 'newest', limit: '5' } }, located((found) => {
+    assert.deepEqual(found, [{ path: 'newest.txt', type: 'file' }]);
+  }));
+  // A stream that is not offered says so, and does not keep its caller.
+  for (const [name, asked] of [['v2.event.subscribe', {}], ['v2.session.events', { path }]]) {
+    const [[cause], ...more] = await sdk.ended(name, asked);
+    assert.match(cause.defect, /GET \/event/);
+    assert.equal(more.length, 0);
+  }
   await sdk.call('v2.command.list', {}, located((commands) => assert.ok(commands.length > 0)));
   const page = await sdk.call('v2.session.list', { query: { limit: 1, order: 'desc' } }, ({ data }) => assert.equal(data.length, 1));
   await sdk.call('v2.session.list', { query: { limit: 100, cursor: page.cursor.next } }, ({ data }) => {

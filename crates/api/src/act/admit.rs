@@ -1,6 +1,6 @@
 //! Turns a client's request into an admitted prompt: one call of the store, then hints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     Delivery, IdMint, MessageId, ModelRef, PartId, PromptAdmitted, PromptPart, SessionId,
@@ -15,8 +15,9 @@ use traces::{Kind, Span, genai, span_of, trace_of};
 
 use super::attachment::Attachment;
 use super::choice::{ModelRequest, agent, has_model, variant};
-use super::effective::settings_of;
+use super::effective::settings_in;
 use super::retry;
+use super::sessions::home;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::principal::Principal;
@@ -75,10 +76,11 @@ pub(super) struct PartRequest {
     mime: Option<String>,
     #[schemars(skip)]
     ignored: Option<bool>,
-    /// Ignored: clients may number their parts, but we mint the ids.
-    #[serde(rename = "id")]
     #[schemars(skip)]
-    _id: Option<serde_json::Value>,
+    synthetic: Option<bool>,
+    /// Its id, `prt_…`: another one in each part of the prompt.
+    #[schemars(skip)]
+    id: Option<String>,
 }
 
 /// The content that distinguishes an exact retry from another prompt: only the client's fields, not ours.
@@ -115,6 +117,9 @@ impl AdmitRequest {
             "an answer is text: leave `format` out, and say in the prompt what the answer must look like"
         } else if self.parts.iter().any(|part| part.ignored == Some(true)) {
             "a part that the model must not see (`ignored`) is not kept: leave it out"
+        } else if self.parts.iter().any(|part| part.synthetic == Some(true)) {
+            "a text that people must not see (`synthetic`) cannot be hidden yet: send it without `synthetic`, and people \
+             see it, or leave it out"
         } else {
             return Ok(());
         };
@@ -141,6 +146,7 @@ impl AdmitRequest {
             mint = IdMint::after(stamp, now);
         }
         let texts = texts(&self.parts, self.text.as_deref())?;
+        let chosen = part_ids(&self.parts)?;
         let agent = agent(settings, self.agent)?;
         let mut model = self.model.map(|model| model.parse(default_provider)).transpose()?;
         let mut asked = variant(self.variant)?;
@@ -165,8 +171,13 @@ impl AdmitRequest {
         // The agent's own model is no word of the client's, so the digest does not have it.
         let of_agent = agent.as_deref().and_then(|name| settings.agent(name)?.model.clone());
         let model = model.or(of_agent);
-        let part = |text| PromptPart::Text { id: PartId::mint(&mut mint), text };
-        let parts = texts.into_iter().map(part).collect();
+        // What has no id of the client's is the text beside the parts, or a part without one.
+        let chosen = chosen.into_iter().chain(std::iter::repeat(None));
+        let part = |(text, chosen): (_, Option<PartId>)| PromptPart::Text {
+            id: chosen.unwrap_or_else(|| PartId::mint(&mut mint)),
+            text,
+        };
+        let parts = texts.into_iter().zip(chosen).map(part).collect();
         let wake = self.resume.unwrap_or(true) && !self.no_reply.unwrap_or(false);
         let delivery = self.delivery.unwrap_or_default();
         let synthetic = self.synthetic;
@@ -234,6 +245,25 @@ fn texts(parts: &[PartRequest], text: Option<&str>) -> Result<Vec<String>, ApiEr
     Ok(texts)
 }
 
+/// Returns the id that the client has chosen for each part, if it has.
+///
+/// # Errors
+/// One is no id of a part, or two parts have the same.
+fn part_ids(parts: &[PartRequest]) -> Result<Vec<Option<PartId>>, ApiError> {
+    let chosen = |part: &PartRequest| part.id.as_deref().map(id::<PartId>).transpose();
+    let ids = parts.iter().map(chosen).collect::<Result<Vec<_>, _>>()?;
+    let mut seen = BTreeSet::new();
+    for id in ids.iter().flatten() {
+        if !seen.insert(id.as_str()) {
+            let twice = shown(id.as_str());
+            return Err(ApiError::Invalid(format!(
+                "two parts have the id `{twice}`: give each part one of its own, or none"
+            )));
+        }
+    }
+    Ok(ids)
+}
+
 /// The span of an admission: the root of the trace of everything that answers the prompt.
 struct Admitted {
     message: MessageId,
@@ -295,7 +325,8 @@ pub(crate) async fn admit(
     };
     // A prompt without an agent needs no settings, and stays one statement.
     let settings = if request.chooses_agent() {
-        &settings_of(state, org, SettingsOf::Session(session.clone())).await?
+        let directory = home(state, org, &session).await?.directory.clone();
+        &settings_in(state, org, SettingsOf::Session(session.clone()), &directory).await?
     } else {
         Effective::built_in()
     };
@@ -449,6 +480,25 @@ mod tests {
         let alone = r#"{"text":"x","variant":"high"}"#;
         let later = request(alone).into_prompt(NOW, "own", None, Effective::built_in());
         assert_eq!(digest(alone), later.expect("a prompt").digest);
+    }
+
+    #[test]
+    fn a_part_keeps_the_id_that_its_client_gave_it() {
+        let body = r#"{"parts":[{"type":"text","text":"a","id":"prt_mine"},{"type":"text","text":"b"}],"text":"c"}"#;
+        let parts = prompt(body, NOW).expect("a prompt").parts;
+        let ids: Vec<&str> = parts.iter().map(|PromptPart::Text { id, .. }| id.as_str()).collect();
+        assert_eq!((ids.len(), ids[0]), (3, "prt_mine"));
+        assert!(ids[1] != ids[2] && ids[1] != "prt_mine", "{ids:?}");
+        let twice = r#"{"parts":[{"type":"text","text":"a","id":"prt_a"},{"type":"text","text":"b","id":"prt_a"}]}"#;
+        assert!(refusal(twice).contains("`prt_a`"));
+        for bad in ["msg_a", "", "1"] {
+            let body = format!(r#"{{"parts":[{{"type":"text","text":"a","id":"{bad}"}}]}}"#);
+            assert!(refusal(&body).contains("prt_"), "{bad}");
+        }
+        let hidden = r#"{"parts":[{"type":"text","text":"a","synthetic":true}]}"#;
+        assert!(refusal(hidden).contains("`synthetic`"));
+        let shown = r#"{"parts":[{"type":"text","text":"a","synthetic":false}]}"#;
+        assert!(prompt(shown, NOW).is_ok());
     }
 
     #[test]

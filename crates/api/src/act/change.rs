@@ -1,14 +1,13 @@
 //! The words of a client about a session: its title, whether it is archived, its metadata.
 
-use domain::{SessionArchived, SessionDescribed, SessionRenamed, TimestampMs, TitledBy};
+use domain::{SessionArchived, SessionDescribed, SessionRenamed, TimestampMs, TitledBy, ToolRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use store::{SessionEdit, SessionRow};
 
 use super::announce::announce;
 use super::metadata::MetadataRequest;
-use super::sessions::title;
+use super::sessions::{read_session_rules, title};
 use crate::ApiState;
 use crate::error::ApiError;
 
@@ -26,7 +25,7 @@ pub(crate) struct ChangeRequest {
     #[schemars(skip)]
     time: Option<TimeRequest>,
     #[schemars(skip)]
-    permission: Option<Value>,
+    permission: Option<Vec<ToolRule>>,
 }
 
 /// How stock clients archive a session.
@@ -79,9 +78,13 @@ pub(crate) async fn change(
     row: SessionRow,
     request: ChangeRequest,
 ) -> Result<SessionRow, ApiError> {
-    if request.permission.is_some() {
+    // Some clients send back what they were shown.
+    if let Some(rules) = &request.permission
+        && *rules != read_session_rules(state, &row.at).await?
+    {
         return Err(ApiError::NotOffered(
-            "`permission` is set when a session is created and stays: create another session, or fork this one",
+            "nothing was changed: `permission` is set when a session is created and stays. Leave it out, or create another \
+             session",
         ));
     }
     let now = state.clock().now_ms();

@@ -7,7 +7,8 @@ use store::SettingsOf;
 
 use super::admit::{AdmitRequest, PartRequest};
 use super::choice::ModelRequest;
-use super::effective::settings_of;
+use super::effective::settings_in;
+use super::sessions::home;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::text::{plain, shown};
@@ -27,6 +28,33 @@ pub(crate) struct CommandRequest {
     parts: Vec<PartRequest>,
 }
 
+/// A request for the command `init`, as stock clients send it to a route of its own.
+#[derive(Debug, Deserialize)]
+pub(crate) struct InitRequest {
+    #[serde(rename = "messageID")]
+    message_id: String,
+    #[serde(rename = "providerID")]
+    provider_id: String,
+    #[serde(rename = "modelID")]
+    model_id: String,
+}
+
+impl From<InitRequest> for CommandRequest {
+    fn from(request: InitRequest) -> Self {
+        let InitRequest { message_id, provider_id, model_id } = request;
+        let model = ModelRequest::Fields { provider_id, model_id, variant: None };
+        Self {
+            command: "init".to_owned(),
+            arguments: String::new(),
+            message_id: Some(message_id),
+            agent: None,
+            model: Some(model),
+            variant: None,
+            parts: Vec::new(),
+        }
+    }
+}
+
 /// Returns the prompt that a command of the session's Location makes. Its own agent and model come before the request's.
 ///
 /// # Errors
@@ -38,7 +66,9 @@ pub(crate) async fn prompt_of(
     request: CommandRequest,
 ) -> Result<AdmitRequest, ApiError> {
     let CommandRequest { command, arguments, message_id, agent, model, variant, parts } = request;
-    let settings = settings_of(state, org, SettingsOf::Session(session.clone())).await?;
+    let directory = home(state, org, session).await?.directory.clone();
+    let of = SettingsOf::Session(session.clone());
+    let settings = settings_in(state, org, of, &directory).await?;
     let Some(command) = settings.commands.get(&command) else {
         let known: Vec<_> = settings.commands.keys().map(|name| format!("`{name}`")).collect();
         let (name, known) = (shown(&command), known.join(", "));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use domain::{
-    IdMint, OrgId, Seq, SessionCreated, SessionEvent, SessionId, Stamp, TimestampMs, ToolRule,
+    IdMint, OrgId, Seq, SessionCreated, SessionEvent, SessionId, SessionRef, Stamp, TimestampMs,
+    ToolRule,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,7 +14,7 @@ use store::{
 };
 
 use super::choice::{ModelRequest, agent, has_model};
-use super::effective::settings_of;
+use super::effective::settings_in;
 use super::metadata::MetadataRequest;
 use super::sent::SentRequest;
 use crate::ApiState;
@@ -73,7 +74,8 @@ pub(crate) async fn create(
     };
     let named = title(request.title.as_deref());
     let parent = request.parent_id.as_deref().map(id::<SessionId>).transpose()?;
-    let settings = settings_of(state, org, SettingsOf::Location(location.id.clone())).await?;
+    let of = SettingsOf::Location(location.id.clone());
+    let settings = settings_in(state, org, of, &location.directory).await?;
     let agent = agent(&settings, request.agent)?;
     let default = state.settings().default_model.get();
     let model = request.model.map(|model| model.parse(&default.provider)).transpose()?;
@@ -103,7 +105,14 @@ pub(crate) async fn create(
     let new = NewSession { id: session.clone(), created, now };
     match state.store().create_session(org, new).await? {
         Creation::Created => {}
-        Creation::Exists => same_rules(state, org, &session, &rules).await?,
+        Creation::Exists => {
+            let at = SessionRef { org, location: location.id.clone(), session: session.clone() };
+            if read_session_rules(state, &at).await? != rules {
+                let message =
+                    "a session with this id exists and has another `permission`; choose another id";
+                return Err(ApiError::Conflict(message.to_owned()));
+            }
+        }
         Creation::Orphan => return Err(ApiError::NotFound("the parent session was")),
         Creation::TooDeep => {
             return Err(ApiError::Conflict(format!(
@@ -132,22 +141,16 @@ fn checked(rules: Vec<ToolRule>) -> Result<Vec<ToolRule>, ApiError> {
     Ok(rules)
 }
 
-/// Checks that a session which was there has the rules that were asked for.
-async fn same_rules(
+/// Returns a session's rules about tool calls, which never change.
+pub(crate) async fn read_session_rules(
     state: &ApiState,
-    org: OrgId,
-    session: &SessionId,
-    asked: &[ToolRule],
-) -> Result<(), ApiError> {
-    let first = state.store().events(org, session.clone(), Seq(0), 1).await?.items;
-    let has = first.iter().any(|event| {
-        matches!(&event.event, SessionEvent::SessionCreated(created) if created.rules == asked)
-    });
-    if has {
-        return Ok(());
-    }
-    let message = "a session with this id exists and has another `permission`; choose another id";
-    Err(ApiError::Conflict(message.to_owned()))
+    at: &SessionRef,
+) -> Result<Vec<ToolRule>, ApiError> {
+    let first = state.store().events(at.org, at.session.clone(), Seq(0), 1).await?.items;
+    Ok(match first.into_iter().next().map(|first| first.event) {
+        Some(SessionEvent::SessionCreated(created)) => created.rules,
+        Some(_) | None => Vec::new(),
+    })
 }
 
 /// Returns a title as it is stored, or `None` if it is blank.

@@ -28,6 +28,16 @@ pub(crate) struct StockFacts {
     pub(crate) summary: SummaryView,
 }
 
+/// When the changes happened that are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// Just now, in this session.
+    Live,
+    /// Earlier, in the session whose log this one has copied: what it left behind is shown, and nothing is announced again, such as
+    /// an error or an ask.
+    Copied,
+}
+
 /// Shows changes made at `time`, after which the session is in this state. [`Change::Files`] and [`Change::Reverted`]
 /// show nothing: what they change has to be read.
 pub(crate) fn events(
@@ -35,12 +45,37 @@ pub(crate) fn events(
     state: &SessionState,
     changes: &[Change],
     time: TimestampMs,
+    occasion: Occasion,
 ) -> Vec<StockEvent> {
-    let mut renderer = Renderer::new(facts, state, time);
-    for change in changes {
+    let mut renderer = Renderer { occasion, ..Renderer::new(facts, state, time) };
+    for change in changes.iter().filter(|change| occasion == Occasion::Live || is_lasting(change)) {
         renderer.show(change);
     }
     renderer.out.into_events()
+}
+
+/// Returns whether a change leaves something behind, rather than to tell that something happens.
+fn is_lasting(change: &Change) -> bool {
+    match change {
+        Change::Created
+        | Change::Session
+        | Change::Admitted(_)
+        | Change::Message(_)
+        | Change::Call(..)
+        | Change::Parts(..)
+        | Change::Settled(..)
+        | Change::Removed(_)
+        | Change::Checkpoint(_)
+        | Change::Reverted(_)
+        | Change::Files => true,
+        Change::Asked(..)
+        | Change::Answered(..)
+        | Change::Text(_)
+        | Change::Status(_)
+        | Change::Failed(_)
+        | Change::Notice(_)
+        | Change::Compacted => false,
+    }
 }
 
 /// Shows the session's current changes of files.
@@ -53,6 +88,37 @@ pub(crate) fn files(
     let mut renderer = Renderer::new(facts, state, time);
     renderer.out.push(StockKind::SessionDiff, json!({ "diff": diff.files }));
     renderer.session(StockKind::SessionUpdated);
+    renderer.out.into_events()
+}
+
+/// An answer that changed files, and the prompt that it answers.
+pub(crate) struct FilesOfAnswer {
+    pub(crate) answer: MessageRow,
+    pub(crate) prompt: MessageRow,
+    /// The snapshot of the files before the answer.
+    pub(crate) tree: String,
+    /// The paths of the files that it changed.
+    pub(crate) paths: Vec<String>,
+    /// The changes of all answers to the prompt.
+    pub(crate) diff: DiffView,
+}
+
+/// Shows which files an answer changed, and all that the work on its prompt changed.
+pub(crate) fn changed_files(
+    facts: &StockFacts,
+    state: &SessionState,
+    files: FilesOfAnswer,
+    time: TimestampMs,
+) -> Vec<StockEvent> {
+    let FilesOfAnswer { answer, prompt, tree, paths, diff } = files;
+    let mut renderer = Renderer::new(facts, state, time);
+    let context = &renderer.context;
+    let answer = message(context, &answer).with_patch(tree, &paths, &context.directory);
+    let prompt = as_stock(context, message(context, &prompt).with_diff(diff));
+    if let Some(patch) = answer.parts.last() {
+        renderer.out.part(patch);
+    }
+    renderer.out.push(StockKind::MessageUpdated, json!({ "info": prompt.info }));
     renderer.out.into_events()
 }
 
@@ -94,13 +160,14 @@ struct Renderer<'a> {
     state: &'a SessionState,
     context: SessionContext,
     out: StockEvents,
+    occasion: Occasion,
 }
 
 impl<'a> Renderer<'a> {
     fn new(facts: &'a StockFacts, state: &'a SessionState, time: TimestampMs) -> Self {
         let context = SessionContext::of(state.session(), || facts.default_model.clone());
         let out = StockEvents::at(context.session.to_string(), time);
-        Self { facts, state, context, out }
+        Self { facts, state, context, out, occasion: Occasion::Live }
     }
 
     fn show(&mut self, change: &Change) {
@@ -242,7 +309,9 @@ impl<'a> Renderer<'a> {
         if let Some(finish) = finish {
             self.out.part(finish);
         }
-        if let MessageInfo::Assistant { error: Some(error), .. } = &view.info {
+        if let MessageInfo::Assistant { error: Some(error), .. } = &view.info
+            && self.occasion == Occasion::Live
+        {
             self.out.push(StockKind::SessionError, json!({ "error": error }));
         }
         self.out.push(StockKind::MessageUpdated, json!({ "info": view.info }));
@@ -280,7 +349,7 @@ mod tests {
         let mut shown = Vec::new();
         for event in log {
             let changes = state.apply(event);
-            shown = events(&facts, &state, &changes, event.time);
+            shown = events(&facts, &state, &changes, event.time, Occasion::Live);
         }
         let kind = |event: &Value| event["type"].as_str().expect("a type").to_owned();
         shown.iter().map(|event| (kind(event), event["properties"].clone())).collect()

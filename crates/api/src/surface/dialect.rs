@@ -8,6 +8,7 @@ use http::request::Parts;
 use store::SessionRow;
 
 use crate::ApiState;
+use crate::act::read_session_rules;
 use crate::error::ApiError;
 use crate::view::SessionView;
 
@@ -49,7 +50,8 @@ impl Dialect {
         let mut summaries =
             state.summaries().read_for(state.store(), std::slice::from_ref(&row)).await?;
         let summary = summaries.remove(&row.at.session).unwrap_or_default();
-        Ok(Json(self.view(row, state).summed(summary)))
+        let rules = read_session_rules(state, &row.at).await?;
+        Ok(Json(self.view(row, state).summed(summary).ruled(rules)))
     }
 
     /// Returns the views of several sessions of one organisation.

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use axum::response::{IntoResponse, Response};
-use http::HeaderValue;
+use http::{HeaderValue, Uri};
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, HeaderName};
 use serde::Serialize;
 
@@ -28,11 +28,21 @@ impl<T: Serialize> IntoResponse for Paged<T> {
         if let Some(next) = self.next.and_then(|next| HeaderValue::try_from(next).ok()) {
             let headers = response.headers_mut();
             headers.insert(NEXT, next);
-            headers
-                .insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("X-Next-Cursor"));
+            let exposed = HeaderValue::from_static("X-Next-Cursor, Link");
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
         }
         response
     }
+}
+
+/// Returns the header `Link` of a page whose next one is the same request with the parameter `before` at `next`.
+pub(crate) fn link_to_next(uri: &Uri, next: &str) -> Option<HeaderValue> {
+    let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    // A key in the query is not repeated in an answer.
+    let kept = pairs.filter(|(name, _)| name != "before" && name != "auth_token");
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    let query = query.extend_pairs(kept).append_pair("before", next).finish();
+    HeaderValue::try_from(format!("<{}?{query}>; rel=\"next\"", uri.path())).ok()
 }
 
 /// JSON text that a handler has already, of the shape `T`.

@@ -21,4 +21,5 @@ pub(crate) mod vcs;
 
 mod answer;
 mod catalog;
+mod local;
 mod place;

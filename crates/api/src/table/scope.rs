@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use super::gate::guarded;
 use crate::ApiState;
-use crate::error::{ApiError, Failure};
+use crate::error::{ApiError, Failure, MissingAsk};
 use crate::site::Site;
 use crate::surface::{Dialect, Parting, wall};
 
@@ -78,29 +78,12 @@ pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next:
 }
 
 fn render(failure: &Failure, path: &str, id: &RequestId, is_browser: bool) -> Response {
-    let dialect = Dialect::of(path);
-    let mut body = match dialect {
-        Dialect::Native => json!({
-            "error": { "code": failure.code, "message": failure.message },
-            "request_id": id.0,
-        }),
-        Dialect::Stock if path.starts_with("/api/") => tagged(failure, path, id),
-        Dialect::Stock => json!({
-            "name": stock_name(failure),
-            "data": { "message": failure.message },
-            "request_id": id.0,
-        }),
+    // The schemas of the released contract take no other member, so that there the id of the request is in its header only.
+    let body = match Dialect::of(path) {
+        Dialect::Native => native_body(failure, id),
+        Dialect::Stock => tagged_body(failure)
+            .unwrap_or_else(|| if path.starts_with("/api/") { second_body(failure, path) } else { stock_body(failure) }),
     };
-    match (dialect, &failure.reason, &failure.busy) {
-        (Dialect::Native, Some(reason), _) => body["error"]["reason"] = json!(reason),
-        // Stock clients look for this tag.
-        (Dialect::Stock, _, Some(session)) => {
-            body["_tag"] = json!("SessionBusyError");
-            body["sessionID"] = json!(session);
-            body["message"] = json!(failure.message);
-        }
-        _ => {}
-    }
     let mut response = (failure.status, body.to_string()).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -115,24 +98,54 @@ fn render(failure: &Failure, path: &str, id: &RequestId, is_browser: bool) -> Re
     response
 }
 
+fn native_body(failure: &Failure, id: &RequestId) -> Value {
+    let mut body = json!({
+        "error": { "code": failure.code, "message": failure.message },
+        "request_id": id.0,
+    });
+    if let Some(reason) = &failure.reason {
+        body["error"]["reason"] = json!(reason);
+    }
+    body
+}
+
+/// Returns the body of an error that stock clients know by its tag in both of their APIs.
+fn tagged_body(failure: &Failure) -> Option<Value> {
+    let Failure { busy, missing_ask, message, .. } = failure;
+    match (busy, missing_ask) {
+        (Some(session), _) => {
+            Some(json!({ "_tag": "SessionBusyError", "sessionID": session, "message": message }))
+        }
+        (None, Some(MissingAsk { request, is_permission })) => {
+            let tag =
+                if *is_permission { "PermissionNotFoundError" } else { "QuestionNotFoundError" };
+            Some(json!({ "_tag": tag, "requestID": request, "message": message }))
+        }
+        (None, None) => None,
+    }
+}
+
+fn stock_body(failure: &Failure) -> Value {
+    json!({ "name": stock_name(failure), "data": { "message": failure.message } })
+}
+
 /// Returns the body of an error of the stock clients' second API, which tells errors apart by `_tag`.
-fn tagged(failure: &Failure, path: &str, id: &RequestId) -> Value {
+fn second_body(failure: &Failure, path: &str) -> Value {
     let session = path.strip_prefix("/api/session/").and_then(|rest| rest.split('/').next());
     let tag = match (failure.status, session) {
-        (StatusCode::NOT_FOUND, Some(_)) => "SessionNotFoundError",
+        (StatusCode::NOT_FOUND, Some(session)) => {
+            let message = &failure.message;
+            return json!({ "_tag": "SessionNotFoundError", "sessionID": session, "message": message });
+        }
         (StatusCode::NOT_FOUND, None) => "NotFoundError",
         (StatusCode::UNAUTHORIZED, _) => "UnauthorizedError",
         (StatusCode::FORBIDDEN, _) => "ForbiddenError",
         (StatusCode::CONFLICT, _) => "ConflictError",
         (StatusCode::SERVICE_UNAVAILABLE, _) => "ServiceUnavailableError",
         (status, _) if status.is_client_error() => "InvalidRequestError",
-        _ => "UnknownError",
+        _ => return stock_body(failure),
     };
-    let mut body = json!({ "_tag": tag, "message": failure.message, "request_id": id.0 });
-    if let Some(session) = session {
-        body["sessionID"] = json!(session);
-    }
-    body
+    json!({ "_tag": tag, "message": failure.message })
 }
 
 /// Returns the stock clients' name for the error, if they have one.
@@ -141,7 +154,6 @@ fn stock_name(failure: &Failure) -> &'static str {
         StatusCode::NOT_FOUND => "NotFoundError",
         StatusCode::UNAUTHORIZED => "Unauthorized",
         StatusCode::FORBIDDEN => "Forbidden",
-        StatusCode::CONFLICT if failure.busy.is_some() => "SessionBusyError",
         StatusCode::CONFLICT => "ConflictError",
         status if status.is_client_error() => "BadRequest",
         _ => "UnknownError",

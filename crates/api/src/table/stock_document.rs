@@ -122,38 +122,29 @@ fn of_streams(contracted: &BTreeMap<String, String>) -> [(String, Value); 3] {
         .map(|(name, schema)| (name.to_owned(), schema))
 }
 
-/// The schemas of failures, in the contract's first and second API: they have the contract's members, and tell the request's
-/// id besides. The third is that of paths which the service's own interface has too.
+/// The schemas of failures, in the contract's first and second API: they have the contract's members. The third is that of paths
+/// which the service's own interface has too.
 fn of_failures() -> [(String, Value); 3] {
     let text = || json!({ "type": "string" });
-    let request =
-        json!({ "type": "string", "description": "Names the request in the service's log" });
-    let first = json!({
-        "description": "Why a request was not done.",
+    let named = json!({
         "type": "object",
-        "required": ["name", "data", "request_id"],
+        "required": ["name", "data"],
         "properties": {
             "name": text(),
             "data": { "type": "object", "required": ["message"], "properties": { "message": text() } },
-            "request_id": &request,
-            "_tag": { "const": "SessionBusyError", "description": "If a session is busy" },
-            "sessionID": text(),
-            "message": text(),
         },
         "additionalProperties": false,
     });
-    let second = json!({
-        "description": "Why a request was not done.",
+    let tagged = json!({
         "type": "object",
-        "required": ["_tag", "message", "request_id"],
-        "properties": {
-            "_tag": text(),
-            "message": text(),
-            "request_id": request,
-            "sessionID": text(),
-        },
+        "required": ["_tag", "message"],
+        "properties": { "_tag": text(), "message": text(), "sessionID": text(), "requestID": text() },
         "additionalProperties": false,
     });
+    let why = "Why a request was not done. The header `x-request-id` names the request in the service's log.";
+    // Each API has failures of both forms: the first of what it looks for by id, the second those that nobody expected.
+    let first = json!({ "description": why, "anyOf": [&named, &tagged] });
+    let second = json!({ "description": why, "anyOf": [tagged, named] });
     [(FAILURE, first), (TAGGED, second), (OWN, failure())]
         .map(|(name, schema)| (name.to_owned(), schema))
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use checkouts::{ChangeKind, WorkingChange};
 use domain::{FileChange, FileStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -50,6 +51,23 @@ impl From<FileChange> for FileView {
             additions: change.additions,
             deletions: change.deletions,
             status: change.status,
+            partial: false,
+        }
+    }
+}
+
+impl From<WorkingChange> for FileView {
+    fn from(change: WorkingChange) -> Self {
+        Self {
+            file: change.path,
+            patch: change.patch,
+            additions: i64::try_from(change.additions).unwrap_or(i64::MAX),
+            deletions: i64::try_from(change.deletions).unwrap_or(i64::MAX),
+            status: match change.kind {
+                ChangeKind::Added => FileStatus::Added,
+                ChangeKind::Modified => FileStatus::Modified,
+                ChangeKind::Deleted => FileStatus::Deleted,
+            },
             partial: false,
         }
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use store::{MessageRow, PartRow, SessionRow};
 
 use super::call::call_state;
+use super::files::{DiffView, FileView};
 use super::session::TimeView;
 use super::tokens::{TokensView, Usd};
 
@@ -97,6 +98,12 @@ pub(crate) struct SpanView {
     start: TimestampMs,
 }
 
+/// What the work on a prompt led to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct PromptSummaryView {
+    diffs: Vec<FileView>,
+}
+
 /// The kind of a message, with its own fields.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "lowercase", rename_all_fields = "camelCase")]
@@ -109,6 +116,9 @@ pub(crate) enum MessageInfo {
         time: TimeView,
         agent: String,
         model: ModelView,
+        /// The files that the work on it changed, where stock clients ask and some were.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        summary: Option<Box<PromptSummaryView>>,
     },
     /// The answer of one Provider Turn.
     Assistant {
@@ -194,12 +204,45 @@ pub(crate) enum PartBody {
     Compaction {
         auto: bool,
     },
+    /// The files that an answer changed, in the stock shape.
+    Patch {
+        /// The snapshot of the files before.
+        hash: String,
+        /// Their paths.
+        files: Vec<String>,
+    },
     StepStart,
     StepFinish {
         reason: String,
         cost: Usd,
         tokens: TokensView,
     },
+}
+
+impl MessageView {
+    /// Adds the files that the work on a prompt changed.
+    pub(crate) fn with_diff(mut self, diff: DiffView) -> Self {
+        if let MessageInfo::User { summary, .. } = &mut self.info
+            && !diff.files.is_empty()
+        {
+            // The contract has no word for counts that were added up.
+            let files = diff.files.into_iter();
+            let diffs = files.map(|file| FileView { partial: false, ..file }).collect();
+            *summary = Some(Box::new(PromptSummaryView { diffs }));
+        }
+        self
+    }
+
+    /// Adds the part that names the files which an answer changed, as its last. `directory` is the session's.
+    pub(crate) fn with_patch(mut self, hash: String, files: &[String], directory: &str) -> Self {
+        if let Some(last) = self.parts.last() {
+            let directory = directory.trim_end_matches('/');
+            let files = files.iter().map(|file| format!("{directory}/{file}")).collect();
+            let id = patch_id(&last.message_id);
+            self.parts.push(PartView { id, body: PartBody::Patch { hash, files }, ..last.clone() });
+        }
+        self
+    }
 }
 
 /// Shows a message. An assistant's message gets a step-start part and, once it is complete, a step-finish part.
@@ -248,7 +291,7 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
             time,
         },
         Some(MessageRole::User) | None => {
-            MessageInfo::User { id, session_id, time, agent, model: model.into() }
+            MessageInfo::User { id, session_id, time, agent, model: model.into(), summary: None }
         }
     }
 }
@@ -396,6 +439,13 @@ fn tail(message: &MessageId) -> &str {
 /// Returns an id that sorts before the message's other parts, which were minted after the message.
 fn step_start_id(message: &MessageId) -> String {
     format!("{}_{}", PartId::PREFIX, tail(message))
+}
+
+/// Returns an id that sorts after all parts of a message, whether it is complete or not.
+fn patch_id(message: &str) -> String {
+    let tail = message.get(MessageId::PREFIX.len() + 1..).unwrap_or(message);
+    let random = tail.get(12..).unwrap_or(tail);
+    format!("{}_{:012x}{random}", PartId::PREFIX, 0xffff_ffff_ffff_u64)
 }
 
 /// Returns an id that sorts after the message's other parts. Events and rows give the same one.

@@ -13,7 +13,7 @@ pub(crate) struct ProjectView {
     /// The name of a repository's project.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// `git` for the project of a repository.
+    /// `git` for the project of a repository, or of a git checkout on the service's machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     vcs: Option<&'static str>,
     time: TimeView,
@@ -58,6 +58,11 @@ impl ProjectView {
     /// Shows a directory that is not a project yet.
     pub(crate) fn unknown(worktree: String) -> Self {
         Self::of("global".to_owned(), worktree, TimeView::created(0))
+    }
+
+    /// Says that the project's directory belongs to a git checkout.
+    pub(crate) fn with_git(self) -> Self {
+        Self { vcs: Some("git"), ..self }
     }
 
     fn of(id: String, worktree: String, time: TimeView) -> Self {

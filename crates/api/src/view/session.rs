@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use domain::{LeftFile, LeftReason, ModelRef, RevertStaged};
+use domain::{LeftFile, LeftReason, ModelRef, RevertStaged, ToolRule};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -33,6 +33,9 @@ pub(crate) struct SessionView {
     /// The data that its client keeps with it, byte for byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) metadata: Option<MetadataView>,
+    /// The client's rules about tool calls, where one session is shown; `None` in lists and events, and without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) permission: Option<Vec<ToolRule>>,
     /// The staged Revert, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revert: Option<RevertView>,
@@ -217,6 +220,7 @@ impl SessionView {
                 .and_then(|text| RawValue::from_string(text).ok())
                 .map(MetadataView),
             revert: row.revert.map(|staged| RevertView { files: None, ..RevertView::new(staged) }),
+            permission: None,
             summary: None,
             more: None,
         }
@@ -235,6 +239,11 @@ impl SessionView {
         let revert = row.revert.clone().map(RevertView::new);
         let tokens = row.usage.into();
         Self { more: Some(more), revert, tokens, ..Self::stock(row, version) }
+    }
+
+    /// Adds the client's rules about tool calls.
+    pub(crate) fn ruled(self, rules: Vec<ToolRule>) -> Self {
+        Self { permission: Some(rules).filter(|rules| !rules.is_empty()), ..self }
     }
 
     /// Adds the summary of changed files. A session without changes has none.

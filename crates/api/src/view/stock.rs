@@ -49,7 +49,7 @@ pub(crate) fn all_as_stock(context: &SessionContext, view: MessageView) -> Vec<M
         error: None,
     };
     let question = MessageView {
-        info: MessageInfo::User { id, session_id, time, agent, model },
+        info: MessageInfo::User { id, session_id, time, agent, model, summary: None },
         parts: view.parts.iter().map(asked).collect(),
     };
     let answer = MessageView { info: answer, parts: view.parts.iter().map(told).collect() };
@@ -62,7 +62,7 @@ pub(crate) fn as_stock(context: &SessionContext, mut view: MessageView) -> Messa
     let (agent, model) = (context.agent.clone(), (&context.model).into());
     match view.info {
         MessageInfo::Notice { id, session_id, time, .. } => {
-            view.info = MessageInfo::User { id, session_id, time, agent, model };
+            view.info = MessageInfo::User { id, session_id, time, agent, model, summary: None };
             for part in &mut view.parts {
                 if let PartBody::Text { synthetic, .. } = &mut part.body {
                     *synthetic = Some(true);

@@ -67,10 +67,13 @@ async fn directories_of_projects_are_found_and_nothing_else() -> Result<()> {
     let made = format!("/session?directory={one}");
     ok(&gateway, "POST", &made, key, None).await;
     let get = async |path: String| ok(&gateway, "GET", &path, key, None).await;
-    let found = get(format!("/find/file?query=&dirs=true&limit=50&directory={top}")).await;
-    assert_eq!(found, json!(["a/one/"]));
-    assert_eq!(get(format!("/find/file?query=zzz&dirs=true&directory={top}")).await, json!([]));
-    assert_eq!(get(format!("/find/file?query=&dirs=true&directory={one}")).await, json!(["/"]));
+    // As the dialog for a new project asks.
+    let find = |query: &str, at: &str| format!("/find/file?query={query}&type=directory&directory={at}");
+    assert_eq!(get(find("", top) + "&limit=50").await, json!(["a/one/"]));
+    assert_eq!(get(find("zzz", top)).await, json!([]));
+    std::fs::create_dir_all(world.directory.path().join("a/one/src"))?;
+    std::fs::write(world.directory.path().join("a/one/src/lib.rs"), "")?;
+    assert_eq!(get(find("", &one)).await, json!(["src/"]));
     let listed = get(format!("/file?path=&directory={top}")).await;
     let node = json!({ "name": "a", "path": "a/", "absolute": format!("{top}/a"), "type": "directory", "ignored": false });
     assert_eq!(listed, json!([node]));
@@ -80,13 +83,13 @@ async fn directories_of_projects_are_found_and_nothing_else() -> Result<()> {
     for path in [
         format!("/file?path=&directory={one}"),
         format!("/file?path=src&directory={one}"),
-        format!("/find/file?query=x&directory={one}"),
+        "/find/file?query=x&directory=/workspace".to_owned(),
     ] {
         let (status, body) = call(&gateway, "GET", &path, key, None).await;
         let said = body["data"]["message"].as_str().unwrap_or_default();
         ensure!(status == StatusCode::BAD_REQUEST && said.contains("ask the agent"), "{body}");
     }
-    let foreign = format!("/find/file?query=&dirs=true&directory={top}");
+    let foreign = find("", top);
     assert_eq!(ok(&gateway, "GET", &foreign, &world.stranger, None).await, json!([]));
     Ok(())
 }

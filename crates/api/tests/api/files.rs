@@ -125,6 +125,47 @@ fn told(files: &Value) -> Vec<(String, String, i64, i64, bool)> {
     files.as_array().expect("a list").iter().map(one).collect()
 }
 
+// Finding heldout-3: no "Changed file +1 −0" below a turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_names_the_files_that_it_changed() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, session) = session(&world, &gateway).await;
+    let files = Files::new(&world, &session).await?;
+    let mut events = crate::stock::listen(&world, &gateway, "/event").await;
+    let one = [("a.txt", "one\n"), ("b.txt", "b\n")];
+    work(&world, &gateway, &files, &session, "msg_one", &one).await?;
+    let has_diffs = |frame: &crate::world::Sse| {
+        !frame.data["properties"]["info"]["summary"]["diffs"].is_null()
+            && frame.data["type"] == "message.updated"
+    };
+    let frames = events.until(has_diffs).await;
+    let prompt = &frames.last().context("a frame")?.data["properties"]["info"];
+    assert_eq!((&prompt["id"], &prompt["role"]), (&json!("msg_one"), &json!("user")));
+    let patch = frames.iter().find(|frame| frame.data["properties"]["part"]["type"] == "patch");
+    let patch = patch.context("a patch part")?.data["properties"]["part"].clone();
+    events.until(|frame| frame.data["type"] == "session.idle").await;
+    work(&world, &gateway, &files, &session, "msg_two", &[("a.txt", "one\ntwo\n")]).await?;
+    let path = format!("/session/{session}/message");
+    let list = ok(&gateway, "GET", &path, &world.key, None).await;
+    let diffs = |at: usize| told(&list[at]["info"]["summary"]["diffs"]);
+    let added = |name: &str| (name.to_owned(), "added".to_owned(), 1, 0, false);
+    assert_eq!(diffs(0), [added("a.txt"), added("b.txt")]);
+    assert_eq!(diffs(2), [("a.txt".to_owned(), "modified".to_owned(), 1, 0, false)]);
+    assert_eq!(list[0]["info"], *prompt);
+    let last = |at: usize| list[at]["parts"].as_array().and_then(|parts| parts.last()).cloned();
+    assert_eq!(last(1), Some(patch.clone()));
+    let directory = patch["files"][0].as_str().and_then(|file| file.strip_suffix("/a.txt"));
+    assert_eq!(patch["files"], json!([format!("{}/a.txt", directory.context("a path")?), format!("{}/b.txt", directory.context("a path")?)]));
+    let second = last(3).context("a part")?;
+    assert_eq!((&second["type"], second["files"].as_array().map(Vec::len)), (&json!("patch"), Some(1)));
+    assert!(second["id"].as_str() > list[3]["parts"][1]["id"].as_str(), "{list}");
+    // A page that begins between a prompt and its answer.
+    let page = ok(&gateway, "GET", &format!("{path}?limit=1"), &world.key, None).await;
+    assert_eq!(page[0], list[3]);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_diff_is_of_one_message_or_of_all_and_exact_where_the_blobs_are_seen() -> Result<()> {
     let world = World::new().await?;

@@ -3,15 +3,17 @@
 use anyhow::Result;
 use axum::Router;
 use domain::{
-    FencingToken, FileChange, FileStatus, LocationId, SnapshotTree, WorkspaceSnapshotted,
+    DrainOutcome, ErrorCode, FencingToken, FileChange, FileStatus, LocationId, SessionError,
+    SnapshotTree, WorkspaceSnapshotted,
 };
 use http::StatusCode;
 use serde_json::{Value, json};
+use store::DrainEnd;
 
 use crate::drain::{at, begin, deliver};
 use crate::moves::moves;
 use crate::native::session;
-use crate::world::{SseReader, World, call, ok, request, send};
+use crate::world::{Sse, SseReader, World, call, ok, request, send};
 
 /// Returns the texts of a list of messages.
 fn texts(messages: &Value) -> Vec<String> {
@@ -33,6 +35,46 @@ async fn two_exchanges(world: &World, gateway: &Router) -> Result<String> {
         turn.finish(world, &text.replace('?', "!"), called).await?;
     }
     Ok(session)
+}
+
+// Finding heldout-3: an old error popped up again as a toast, as if it were the fork's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_does_not_announce_what_its_parent_met() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = two_exchanges(&world, &gateway).await?;
+    let body = Some(json!({ "id": "msg_bad", "text": "bad?" }));
+    let post = |session: &str| format!("/platform/session/{session}/message");
+    ok(&gateway, "POST", &post(&session), &world.key, body).await;
+    let turn = begin(&world, &at(&world, &session).await?).await?;
+    let error = SessionError {
+        code: ErrorCode::ProviderQuota.into(),
+        message: "no credit is left".to_owned(),
+    };
+    turn.stop(&world, DrainOutcome::Failed, Some(error), DrainEnd::Close).await?;
+    let mut events = crate::stock::listen(&world, &gateway, "/event").await;
+    events.until(|sse| sse.data["type"] == "server.connected").await;
+    let path = format!("/session/{session}/fork");
+    let fork = ok(&gateway, "POST", &path, &world.key, Some(json!({}))).await;
+    let fork = fork["id"].as_str().expect("an id").to_owned();
+    let body = Some(json!({ "id": "msg_new", "text": "new?" }));
+    ok(&gateway, "POST", &post(&fork), &world.key, body).await;
+    begin(&world, &at(&world, &fork).await?).await?.finish(&world, "new!", None).await?;
+    let is_its = |sse: &Sse| sse.data["properties"]["sessionID"] == fork.as_str();
+    let frames = events.until(|sse| is_its(sse) && sse.data["type"] == "session.idle").await;
+    let kinds: Vec<&str> =
+        frames.iter().filter(|sse| is_its(sse)).filter_map(|sse| sse.data["type"].as_str()).collect();
+    let count = |kind: &str| kinds.iter().filter(|its| **its == kind).count();
+    assert_eq!((count("session.error"), count("session.idle")), (0, 1), "{kinds:?}");
+    let told = frames.iter().filter(|sse| sse.data["type"] == "tui.toast.show").count();
+    assert_eq!(told, 0, "{kinds:?}");
+    // What was said is there, the failed answer with its error too.
+    assert!(count("message.updated") >= 8, "{kinds:?}");
+    let failed = frames.iter().any(|sse| {
+        is_its(sse) && sse.data["properties"]["info"]["error"]["data"]["message"] == "no credit is left"
+    });
+    assert!(failed, "{frames:?}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

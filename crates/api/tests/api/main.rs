@@ -37,6 +37,7 @@ mod openapi;
 mod outputs;
 mod people;
 mod permission;
+mod places;
 mod providers;
 mod recent;
 mod recovery;

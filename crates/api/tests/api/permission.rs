@@ -36,6 +36,16 @@ async fn rules_are_kept_word_for_word_by_a_session_and_its_forks() -> Result<()>
     let fork = ok(&gateway, "POST", "/session/ses_ruled/fork", &world.key, Some(json!({}))).await;
     let fork = fork["id"].as_str().unwrap_or_default();
     assert_eq!(kept(&gateway, &world, fork).await, rules(), "a fork is no way around them");
+    // Finding heldout-3: they were obeyed and never shown, and a change that named them failed whole.
+    let shown = ok(&gateway, "GET", "/session/ses_ruled", &world.key, None).await;
+    assert_eq!(shown["permission"], rules());
+    let change = |permission: Value| Some(json!({ "title": "Named", "permission": permission }));
+    let (status, body) =
+        call(&gateway, "PATCH", "/session/ses_ruled", &world.key, change(json!([]))).await;
+    ensure!(status == StatusCode::BAD_REQUEST, "{body}");
+    ensure!(body.to_string().contains("nothing was changed"), "{body}");
+    let same = ok(&gateway, "PATCH", "/session/ses_ruled", &world.key, change(rules())).await;
+    assert_eq!((&same["title"], &same["permission"]), (&json!("Named"), &rules()));
     // The same id without its rules would be a session that does not have them.
     let other = Some(json!({ "id": "ses_ruled" }));
     let (status, body) = call(&gateway, "POST", &path, &world.key, other).await;
@@ -78,11 +88,20 @@ async fn fields_that_are_not_offered_are_refused_by_name() -> Result<()> {
             json!({ "parts": [{ "type": "text", "text": "a", "ignored": true }] }),
             "ignored",
         ),
+        (
+            "POST",
+            prompt,
+            json!({ "parts": [{ "type": "text", "text": "a", "synthetic": true }] }),
+            "synthetic",
+        ),
     ] {
         let (status, answer) = call(&gateway, method, path, &world.key, Some(body.clone())).await;
         ensure!(status == StatusCode::BAD_REQUEST, "{body}: {status} {answer}");
         ensure!(answer.to_string().contains(named), "{body}: {answer}");
     }
+    let named = json!({ "parts": [{ "type": "text", "text": "a", "id": "prt_mine" }], "noReply": true });
+    let answer = ok(&gateway, "POST", "/session/ses_a/message", &world.key, Some(named)).await;
+    assert_eq!(answer["parts"][0]["id"], "prt_mine");
     // Fields that change nothing are taken.
     let plain = json!({ "parts": text, "system": "", "tools": { "bash": true }, "format": { "type": "text" } });
     let (status, answer) = call(&gateway, "POST", prompt, &world.key, Some(plain)).await;

@@ -197,6 +197,62 @@ async fn a_posted_message_is_held_open_until_its_turn_has_ended() -> Result<()> 
     Ok(())
 }
 
+// Finding heldout-3: the route said that commands are not offered, though `/init` works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn init_runs_the_command_and_answers_when_it_has_ended() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = ok(&gateway, "POST", "/session", &world.key, Some(json!({}))).await;
+    let id = session["id"].as_str().expect("an id").to_owned();
+    let body = json!({ "messageID": "msg_init", "providerID": "simulated", "modelID": "echo" });
+    let path = format!("/session/{id}/init");
+    let held = call(&gateway, "POST", &path, &world.key, Some(body));
+    let work = async {
+        let log = format!("/platform/session/{id}/log?follow=true");
+        listen(&world, &gateway, &log).await.until(|sse| sse.event == "prompt.admitted").await;
+        begin(&world, &at(&world, &id).await?).await?.finish(&world, "done", None).await
+    };
+    let (answer, worked) = tokio::join!(held, work);
+    worked?;
+    assert_eq!(answer, (StatusCode::OK, json!(true)));
+    let list = format!("/session/{id}/message");
+    let (one, all) = (format!("{list}?limit=1"), ok(&gateway, "GET", &list, &world.key, None).await);
+    assert_eq!(all[0]["info"]["id"], "msg_init");
+    let text = all[0]["parts"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("AGENTS.md"), "{text}");
+    // A page says where the next one is, as the released server does.
+    let page = send(&gateway, request("GET", &one, &world.key, None)).await;
+    let link = page.headers()["link"].to_str()?.to_owned();
+    assert!(link.ends_with("; rel=\"next\""), "{link}");
+    let next = link.split(['<', '>']).nth(1).expect("an address");
+    let next = ok(&gateway, "GET", next, &world.key, None).await;
+    assert_eq!((&next[0], next.as_array().map(Vec::len)), (&all[0], Some(1)));
+    let last = send(&gateway, request("GET", &list, &world.key, None)).await;
+    assert!(!last.headers().contains_key("link"));
+    Ok(())
+}
+
+// Finding heldout-3: the SDK asks for a refused stream for ever, so that its caller hung.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_not_offered_says_so_and_ends() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = ok(&gateway, "POST", "/session", &world.key, None).await;
+    let own = format!("/api/session/{}/event", session["id"].as_str().expect("an id"));
+    for path in ["/api/event", &own] {
+        let answer = send(&gateway, request("GET", path, &world.key, None)).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+        let body = axum::body::to_bytes(answer.into_body(), 4096).await?;
+        let (name, data) = std::str::from_utf8(&body)?.split_once('\n').expect("two lines");
+        assert_eq!(name, "event: effect/httpapi/stream/failure");
+        let cause: Value = serde_json::from_str(data.trim().trim_start_matches("data: "))?;
+        let why = cause[0]["defect"].as_str().expect("a reason");
+        assert!(why.contains("`GET /event`"), "{path}: {why}");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_client_asks_before_it_begins_is_answered() -> Result<()> {
     let world = World::new().await?;

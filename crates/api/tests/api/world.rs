@@ -12,6 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use blobs::Blobs;
 use bytes::Bytes;
+use checkouts::Checkouts;
 use credentials::{Credentials, CredentialsParts, MasterKeys};
 use domain::{Clock, FencingToken, Incarnation, ModelRef, OrgId, SystemClock};
 use egress::{Egress, Rules};
@@ -20,10 +21,11 @@ use http::{Request, Response, StatusCode};
 use placement_api::{
     Heartbeat, HeartbeatReply, Lease, PlaceRequest, Placed, Placement, PlacementError, Worker,
 };
+use sandbox::{End, HiddenPaths, Network, Outcome, Output, Sandbox, SandboxError};
 use serde_json::Value;
 use signals::{InProcess, Signals};
 use store::{SessionFilter, Store, StoreOptions};
-use tasks::TaskGroup;
+use tasks::{CancellationToken, TaskGroup};
 use testkit::TestDatabase;
 use tokio::runtime::Handle;
 use tower::ServiceExt;
@@ -50,6 +52,47 @@ impl Placement for OneWorker {
             slots: 1,
         };
         Ok(Placed { worker, lease: Lease { location, token: FencingToken(1) } })
+    }
+}
+
+/// Runs commands as they are: a repository that got something run would get it here.
+struct NoWalls;
+
+#[async_trait]
+impl Sandbox for NoWalls {
+    async fn run(
+        &self,
+        command: sandbox::Command,
+        _: &CancellationToken,
+    ) -> Result<Outcome, SandboxError> {
+        let ran = tokio::process::Command::new(&command.program)
+            .args(&command.args)
+            .envs(command.env)
+            .current_dir(&command.directory)
+            .output()
+            .await
+            .expect("the program is there");
+        let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let (total_bytes, line_breaks) = (text.len() as u64, text.matches('\n').count() as u64);
+        let output = Output {
+            head: text,
+            tail: String::new(),
+            total_bytes,
+            line_breaks,
+            file: None,
+            lost_bytes: 0,
+            file_error: None,
+        };
+        Ok(Outcome {
+            end: End::Exited(ran.status.code().unwrap_or(-1)),
+            output,
+            duration: std::time::Duration::ZERO,
+            leftovers: 0,
+            limits: Vec::new(),
+            network: Network::Host,
+            refused: Vec::new(),
+            notes: Vec::new(),
+        })
     }
 }
 
@@ -146,6 +189,7 @@ impl World {
             signals: self.signals.clone(),
             placement: self.placement.clone(),
             blobs: Some(self.blobs.clone()),
+            checkouts: Some(self.checkouts()),
             credentials: self.credentials(),
             models: ModelList::default(),
             clock: Arc::new(SystemClock::new()),
@@ -153,6 +197,12 @@ impl World {
             settings: Self::settings(),
             spools: self.spools(),
         }
+    }
+
+    /// Returns what looks into directories of this machine, with a sandbox that keeps nothing apart.
+    pub(crate) fn checkouts(&self) -> Checkouts {
+        let hidden = HiddenPaths::new([self.directory.path().join("hidden")]);
+        Checkouts::new(hidden, Some(Arc::new(NoWalls)), true)
     }
 
     /// Returns credentials sealed with the key that all gateways share.

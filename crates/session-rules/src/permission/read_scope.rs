@@ -40,6 +40,14 @@ impl ReadScope {
         }))
     }
 
+    /// Returns the rules of an agent in a directory, where no session is meant.
+    #[must_use]
+    pub fn of_directory(permissions: &Permissions, agent: &str, directory: &str) -> Self {
+        let layers =
+            Layers { permissions, agent, session: &[], can_ask: true, needs: ReadNeeds(none) };
+        Self::new(layers, directory, Vec::new())
+    }
+
     /// Judges whether `read` may show a file, given by its path below the session's directory: *ask* means that a person must
     /// be asked first.
     #[must_use]

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::settings::ProjectSettings;
+use checkouts::{project_settings, read_repository};
 use context::{InstructionFile, Skill};
 use sandbox::HiddenPaths;
 use tokio::time::timeout;
 use tools::{FoundSkill, SkillPlaces, project_top};
 
-use super::{ObservedAt, PATIENCE, instructions, nested, repository, settings};
+use super::{ObservedAt, PATIENCE, instructions, nested};
 
 /// The result of one pass.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ pub(super) async fn look(at: &ObservedAt) -> Result<Seen, String> {
 impl Pass {
     fn look(&self) -> Seen {
         let Self { root, shown, in_project, project_instructions, reads, hidden } = self;
-        let repository = repository::repository(root, *in_project, hidden);
+        let repository = read_repository(root, *in_project, hidden);
         if !project_instructions {
             let (project, nested, skills) = (Ok(Vec::new()), Ok(Vec::new()), Ok(Arc::default()));
             let settings = Ok(ProjectSettings::default());
@@ -71,7 +72,7 @@ impl Pass {
             project: instructions::upward(root, top, shown, hidden).map_err(said),
             nested: nested::found(root, shown, reads, hidden).map_err(said),
             skills: SkillPlaces { root, top, shown, hidden }.find().map(usable).map_err(said),
-            settings: settings::project(root, top, hidden).map_err(said),
+            settings: project_settings(root, top, hidden).map_err(said),
         }
     }
 }

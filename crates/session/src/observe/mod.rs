@@ -16,8 +16,6 @@ mod files;
 mod instructions;
 mod nested;
 mod reads;
-mod repository;
-mod settings;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

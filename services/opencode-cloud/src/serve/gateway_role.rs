@@ -9,6 +9,7 @@ use api::{
     ApiParts, ApiSettings, DefaultModel, ModelList, Origins, PublicUrl, Site, SpoolSettings,
 };
 use blobs::Blobs;
+use checkouts::Checkouts;
 use credentials::Credentials;
 use domain::{Clock, OrgId};
 use gateway::{Gateway, GatewayOptions, Tls, TrustedProxies};
@@ -34,6 +35,8 @@ pub(crate) struct GatewaySetup {
     pub(crate) placement: Arc<dyn Placement>,
     /// The workers' blobs, if this process can read them.
     pub(crate) blobs: Option<Blobs>,
+    /// The directories of this machine, if sessions run in them and a worker of this process does.
+    pub(crate) checkouts: Option<Checkouts>,
     pub(crate) credentials: Credentials,
     pub(crate) models: ModelList,
     pub(crate) clock: Arc<dyn Clock>,
@@ -69,6 +72,7 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         signals: setup.signals,
         placement: setup.placement,
         blobs: setup.blobs,
+        checkouts: setup.checkouts,
         credentials: setup.credentials,
         models: setup.models,
         clock: setup.clock,

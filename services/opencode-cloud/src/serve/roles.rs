@@ -33,7 +33,7 @@ use super::reports::ReportArgs;
 use super::secrets::{self, SecretsArgs};
 use super::traces::TraceArgs;
 use super::up::{check_level, check_schema};
-use super::worker_role::{self, WorkerSetup};
+use super::worker_role::{self, StartedWorker, WorkerSetup};
 
 const HEALTH: TaskKind = TaskKind::new("health listener", OnError::StopRole, OnCancel::Wait);
 
@@ -302,6 +302,8 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
             tls,
             placement: common.placement(&args.cluster),
             blobs,
+            // Its machine has no worker, so that nothing of sessions' directories is here.
+            checkouts: None,
             store: common.store.clone(),
             signals: common.signals,
             credentials,
@@ -358,7 +360,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
         ));
     }
     let blobs = args.data.blobs.open_or_in(&data, &args.egress, &root).await?;
-    let (worker, told) = worker_role::start(
+    let StartedWorker { worker, told, .. } = worker_role::start(
         WorkerSetup {
             blobs,
             placement: common.placement(&args.cluster),

@@ -34,7 +34,7 @@ use super::placement_role::{self, PlacementSetup};
 use super::reports::ReportArgs;
 use super::secrets::{self, SecretsArgs};
 use super::traces::TraceArgs;
-use super::worker_role::{self, WorkerSetup};
+use super::worker_role::{self, StartedWorker, WorkerSetup};
 
 /// The free disk space, in bytes, below which Postgres would soon fail.
 const MIN_FREE_BYTES: u64 = 256 * 1024 * 1024;
@@ -264,7 +264,7 @@ async fn serve_on(
     )
     .await?;
     placement.ready().await;
-    let (worker, told) = worker_role::start(
+    let StartedWorker { worker, told, checkouts } = worker_role::start(
         WorkerSetup {
             store: store.clone(),
             signals: signals.clone(),
@@ -315,6 +315,7 @@ async fn serve_on(
             signals,
             placement: Arc::new(placement.local()),
             blobs: Some(blobs),
+            checkouts: Some(checkouts).filter(|_| local),
             credentials,
             models: listed,
             clock,

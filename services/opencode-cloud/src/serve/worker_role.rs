@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use blobs::Blobs;
 use catalog::Feed;
+use checkouts::Checkouts;
 use credentials::Credentials;
 use domain::Clock;
 use egress::Egress;
@@ -113,11 +114,20 @@ impl Folders {
     }
 }
 
-/// Starts a worker in the role's group. Says in which sandbox it runs commands.
+/// A worker that runs.
+pub(crate) struct StartedWorker {
+    pub(crate) worker: RunningWorker,
+    /// In which sandbox it runs commands, for people.
+    pub(crate) told: String,
+    /// The directories of this machine, with the worker's sandbox.
+    pub(crate) checkouts: Checkouts,
+}
+
+/// Starts a worker in the role's group.
 pub(crate) async fn start(
     mut setup: WorkerSetup,
     role: &TaskGroup,
-) -> Result<(RunningWorker, String), ServeError> {
+) -> Result<StartedWorker, ServeError> {
     setup.folders.make()?;
     setup.folders = setup.folders.real();
     setup.settings.hidden = setup.hidden;
@@ -127,6 +137,11 @@ pub(crate) async fn start(
     let told = setup.commands.told(&found);
     let guarded = Guarded::new(found, setup.store.clone(), setup.commands);
     let sandbox: Arc<dyn sandbox::Sandbox> = Arc::new(guarded);
+    let checkouts = Checkouts::new(
+        setup.settings.hidden.clone(),
+        Some(sandbox.clone()),
+        setup.settings.project_instructions,
+    );
     let repositories = setup.folders.workspaces.join(REPOSITORIES);
     let fills = Fills::new(sandbox.clone(), setup.egress.clone(), repositories);
     let runtime = Runtime {
@@ -160,5 +175,5 @@ pub(crate) async fn start(
     let parts = WorkerParts { runtime, placement: setup.placement, fills: Some(fills) };
     let started = worker::start(options, parts, role);
     let worker = started.map_err(|error| ServeError::stopped("the worker cannot start", &error))?;
-    Ok((worker, told))
+    Ok(StartedWorker { worker, told, checkouts })
 }

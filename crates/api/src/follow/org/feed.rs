@@ -21,6 +21,7 @@ use tasks::{CancellationToken, OnCancel, OnError, TaskKind};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use self::answered::files_of_answer;
 use super::frame::{EventPlace, FrameSource, StockFrame};
 use super::told::{KnownSession, Told};
 use crate::changes::changes;
@@ -28,10 +29,13 @@ use crate::error::ApiError;
 use crate::fold::{Change, SessionState};
 use crate::follow::queue::QueueSender;
 use crate::follow::{Cursor, Step, Want};
-use crate::render::{StockEvent, StockFacts, deleted, deleted_unseen, events, files};
+use crate::render::{
+    Occasion, StockEvent, StockFacts, changed_files, deleted, deleted_unseen, events, files,
+};
 use crate::summaries::Summaries;
 use crate::view::SessionContext;
 
+mod answered;
 mod feeds;
 
 pub(crate) use feeds::Feeds;
@@ -71,6 +75,8 @@ struct Followed {
     directory: Arc<str>,
     moved: Instant,
     stop: CancellationToken,
+    /// The number of the last event that the session, a fork, has copied.
+    copied_to: Seq,
 }
 
 /// One organisation's feed, owned by its task.
@@ -350,6 +356,7 @@ impl Feed {
         };
         let asks = asks.into_iter().map(|row| row.asked).collect();
         let end = row.seq;
+        let copied_to = last_copied(store, &row).await?;
         let state = SessionState::resume(row, newest).waiting_for(asks);
         let stop = hub.streams_end().child_token();
         let id = at.session.clone();
@@ -369,7 +376,8 @@ impl Feed {
         });
         self.cursors.push(steps.take_until(stop.clone().cancelled_owned().fuse()).boxed());
         let moved = Instant::now();
-        let followed = Followed { incarnation, end, state, facts, directory, moved, stop };
+        let followed =
+            Followed { incarnation, end, state, facts, directory, moved, stop, copied_to };
         let known = KnownSession { seq: after, incarnation, location: Some(at.location) };
         self.told.enter(at.session.clone(), known);
         self.followed.insert(at.session, followed);
@@ -382,7 +390,9 @@ impl Feed {
         match step {
             Some(Step::Event(event)) => {
                 let changes = followed.state.apply(event);
-                let events = followed.shown(&changes, event.time);
+                let is_copied = event.seq <= followed.copied_to;
+                let occasion = if is_copied { Occasion::Copied } else { Occasion::Live };
+                let events = followed.shown(&changes, event.time, occasion);
                 followed.state.drop_settled();
                 if let SessionEvent::SessionMoved(moved) = &event.event {
                     self.told.note_move(session, &moved.to);
@@ -397,7 +407,8 @@ impl Feed {
             }
             Some(Step::Delta(delta)) => {
                 let changes = followed.state.hear(delta);
-                let events = followed.shown(&changes, self.feeds.clock.now_ms());
+                let now = self.feeds.clock.now_ms();
+                let events = followed.shown(&changes, now, Occasion::Live);
                 if let Some(followed) = self.followed.get(session) {
                     self.send(followed, &followed.directory, events, None);
                 }
@@ -467,8 +478,13 @@ impl Feed {
         }
         let diff = changes(store, row, None).await?.diff;
         followed.facts.summary = diff.summary();
-        let mut events = followed.shown(&removed, event.time);
+        let mut events = followed.shown(&removed, event.time, Occasion::Live);
         events.extend(files(&followed.facts, &followed.state, &diff, event.time));
+        if let SessionEvent::WorkspaceSnapshotted(taken) = &event.event
+            && let Some(changed) = files_of_answer(store, followed.state.session(), taken).await?
+        {
+            events.extend(changed_files(&followed.facts, &followed.state, changed, event.time));
+        }
         let Some(followed) = self.followed.get(session) else { return Ok(()) };
         self.send(followed, &followed.directory, events, None);
         Ok(())
@@ -516,9 +532,26 @@ impl Followed {
         self.state.session().busy
     }
 
-    fn shown(&self, changes: &[Change], time: TimestampMs) -> Vec<StockEvent> {
-        events(&self.facts, &self.state, changes, time)
+    fn shown(&self, changes: &[Change], time: TimestampMs, occasion: Occasion) -> Vec<StockEvent> {
+        events(&self.facts, &self.state, changes, time, occasion)
     }
+}
+
+/// Returns the number of the last event that a fork has copied; 0 of any other session.
+async fn last_copied(store: &Store, row: &SessionRow) -> Result<Seq, ApiError> {
+    if row.fork_of.is_none() {
+        return Ok(Seq(0));
+    }
+    // A fork is created, then forked, then has its copies.
+    let first = store.events(row.at.org, row.at.session.clone(), Seq(0), 2).await?.items;
+    let copied = first.iter().find_map(|event| {
+        if let SessionEvent::SessionForked(forked) = &event.event {
+            Some(Seq(event.seq.0 + forked.copied))
+        } else {
+            None
+        }
+    });
+    Ok(copied.unwrap_or(Seq(0)))
 }
 
 /// Returns the messages that began with events from `from` up to `end`, `end` excluded.

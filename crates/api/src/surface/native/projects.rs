@@ -1,10 +1,12 @@
 use axum::Json;
 use axum::extract::State;
+use futures::future::join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use store::ProjectRow;
 
 use crate::ApiState;
-use crate::act::{location, workspace};
+use crate::act::{is_checkout, location, workspace};
 use crate::error::ApiError;
 use crate::surface::extract::{Body, CanPrompt, CanRead, Params};
 use crate::view::ProjectView;
@@ -14,7 +16,21 @@ pub(crate) async fn list(
     State(state): State<ApiState>,
 ) -> Result<Json<Vec<ProjectView>>, ApiError> {
     let rows = state.store().projects(access.org).await?;
-    Ok(Json(rows.into_iter().map(Into::into).collect()))
+    let shown = rows.into_iter().enumerate().map(|(at, row)| {
+        let state = &state;
+        async move { if at < MAX_LOOKS { shown_project(state, row).await } else { row.into() } }
+    });
+    Ok(Json(join_all(shown).await))
+}
+
+/// The most projects of a list whose directories are looked into.
+const MAX_LOOKS: usize = 200;
+
+/// Shows a project, and whether its directory is a checkout on this machine.
+async fn shown_project(state: &ApiState, row: ProjectRow) -> ProjectView {
+    let is_checkout = is_checkout(state, &row.worktree).await;
+    let view = ProjectView::from(row);
+    if is_checkout { view.with_git() } else { view }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,5 +54,5 @@ pub(crate) async fn init(
         return Ok(Json(project.into()));
     }
     let (project, _) = location(state.store(), access.org, workspace, now).await?;
-    Ok(Json(project.into()))
+    Ok(Json(shown_project(&state, project).await))
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use domain::{AskId, OrgId};
+use domain::OrgId;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -146,36 +146,48 @@ pub(crate) async fn session_permission(
     State(state): State<ApiState>,
     Path(requested): Path<Requested>,
 ) -> Result<Json<Value>, ApiError> {
-    let row = find(&state, access.org, &requested).await?;
-    let found = row.filter(|row| row.is_pending && is_permission(&row.asked.ask));
-    let row = found.ok_or(ApiError::NotFound("a request for permission with this id was"))?;
+    let row = find(&state, access.org, &requested, true).await?;
+    let row = if row.is_pending { row } else { return Err(no_such_ask(&requested, true)) };
     let shown = second_ask(&row.session.session, &row.message, &row.asked);
     Ok(Json(json!({ "data": shown })))
 }
 
-/// Returns the ask in a path, if it is of the session in the path.
+fn no_such_ask(requested: &Requested, is_permission: bool) -> ApiError {
+    ApiError::NoSuchAsk { request: requested.request.clone(), is_permission }
+}
+
+/// Returns the ask in a path: of the kind that the route is about, and of the session in the path, if there is one.
+///
+/// # Errors
+/// 404 without such a session, and without such an ask.
 async fn find(
     state: &ApiState,
     org: OrgId,
     requested: &Requested,
-) -> Result<Option<AskRow>, ApiError> {
-    let row = state.store().ask(org, id(&requested.request)?).await?;
-    let is_its = |row: &AskRow| {
-        requested.session.as_deref().is_none_or(|session| row.session.session.as_str() == session)
+    permission: bool,
+) -> Result<AskRow, ApiError> {
+    let session = match requested.session.as_deref() {
+        Some(session) => Some(state.store().session(org, id(session)?).await?.at.session),
+        None => None,
     };
-    Ok(row.filter(is_its))
+    let row = state.store().ask(org, id(&requested.request)?).await?;
+    let is_meant = |row: &AskRow| {
+        let is_its = session.as_ref().is_none_or(|session| row.session.session == *session);
+        is_its && is_permission(&row.asked.ask) == permission
+    };
+    row.filter(is_meant).ok_or_else(|| no_such_ask(requested, permission))
 }
 
-/// Answers; 404 for an ask of another session than the path's.
+/// Answers a request for a permission, or questions.
 async fn answered(
     state: &ApiState,
     access: &CanPrompt,
     requested: &Requested,
+    permission: bool,
     request: AnswerRequest,
 ) -> Result<(), ApiError> {
-    let row = find(state, access.org, requested).await?;
-    let ask: AskId = row.ok_or(ApiError::NotFound("a request with this id was"))?.asked.ask;
-    answer(state, access, ask, request).await
+    let row = find(state, access.org, requested, permission).await?;
+    answer(state, access, row.asked.ask, request).await
 }
 
 /// Answers a request for a permission.
@@ -186,7 +198,7 @@ pub(crate) async fn reply(
     Body(ReplyRequest { reply, message }): Body<ReplyRequest>,
 ) -> Result<Json<bool>, ApiError> {
     let request = AnswerRequest { reply: Some(reply), message, answers: None };
-    answered(&state, &access, &requested, request).await?;
+    answered(&state, &access, &requested, true, request).await?;
     Ok(Json(true))
 }
 
@@ -198,7 +210,7 @@ pub(crate) async fn respond(
     Body(ResponseRequest { response }): Body<ResponseRequest>,
 ) -> Result<Json<bool>, ApiError> {
     let request = AnswerRequest { reply: Some(response), ..AnswerRequest::default() };
-    answered(&state, &access, &requested, request).await?;
+    answered(&state, &access, &requested, true, request).await?;
     Ok(Json(true))
 }
 
@@ -210,7 +222,7 @@ pub(crate) async fn second_reply(
     Body(ReplyRequest { reply, message }): Body<ReplyRequest>,
 ) -> Result<StatusCode, ApiError> {
     let request = AnswerRequest { reply: Some(reply), message, answers: None };
-    answered(&state, &access, &requested, request).await?;
+    answered(&state, &access, &requested, true, request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -222,7 +234,7 @@ pub(crate) async fn answer_questions(
     Body(AnswersRequest { answers }): Body<AnswersRequest>,
 ) -> Result<Json<bool>, ApiError> {
     let request = AnswerRequest { answers: Some(answers), ..AnswerRequest::default() };
-    answered(&state, &access, &requested, request).await?;
+    answered(&state, &access, &requested, false, request).await?;
     Ok(Json(true))
 }
 
@@ -234,7 +246,7 @@ pub(crate) async fn second_answer_questions(
     Body(AnswersRequest { answers }): Body<AnswersRequest>,
 ) -> Result<StatusCode, ApiError> {
     let request = AnswerRequest { answers: Some(answers), ..AnswerRequest::default() };
-    answered(&state, &access, &requested, request).await?;
+    answered(&state, &access, &requested, false, request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -245,7 +257,7 @@ pub(crate) async fn dismiss(
     Path(requested): Path<Requested>,
 ) -> Result<Json<bool>, ApiError> {
     let request = AnswerRequest { reply: Some(Reply::Reject), ..AnswerRequest::default() };
-    answered(&state, &access, &requested, request).await?;
+    answered(&state, &access, &requested, false, request).await?;
     Ok(Json(true))
 }
 
@@ -256,7 +268,7 @@ pub(crate) async fn second_dismiss(
     Path(requested): Path<Requested>,
 ) -> Result<StatusCode, ApiError> {
     let request = AnswerRequest { reply: Some(Reply::Reject), ..AnswerRequest::default() };
-    answered(&state, &access, &requested, request).await?;
+    answered(&state, &access, &requested, false, request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -8,6 +8,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use super::catalog;
+use super::local::{Looker, local_directory};
 use super::place::Named;
 use super::settings::settings_at;
 use crate::ApiState;
@@ -21,12 +22,13 @@ pub(crate) async fn health(_: CanRead, State(state): State<ApiState>) -> Json<Va
 }
 
 pub(crate) async fn config(
-    access: CanRead,
+    _: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     named: Named,
 ) -> Result<Json<Value>, ApiError> {
     let model = state.settings().default_model.get();
-    let settings = settings_at(&state, access.org, &named).await?;
+    let settings = settings_at(&state, &looker, &named).await?;
     Ok(Json(json!({
         "model": format!("{}/{}", model.provider, model.model),
         "default_agent": settings.default_agent,
@@ -99,11 +101,17 @@ pub(crate) async fn path(
 /// Shows the project of the request's directory. Before its first session it has the id `global`.
 pub(crate) async fn current_project(
     access: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     named: Named,
 ) -> Result<Json<ProjectView>, ApiError> {
     let worktree = named.or_default(state.settings()).await?.directory;
     let projects = state.store().projects(access.org).await?;
     let known = projects.into_iter().find(|project| project.worktree == worktree);
-    Ok(Json(known.map_or_else(|| ProjectView::unknown(worktree), Into::into)))
+    let project = known.map_or_else(|| ProjectView::unknown(worktree), Into::into);
+    let is_checkout = match local_directory(&state, &looker, &named).await? {
+        Some(local) => local.branch().await.is_some(),
+        None => false,
+    };
+    Ok(Json(if is_checkout { project.with_git() } else { project }))
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use domain::{Clock, IdMint, Stamp};
@@ -21,6 +21,7 @@ use crate::error::ApiError;
 use crate::follow::{NoItem, QueueReader, StockFrame, sse_response};
 use crate::render::{StockKind, event};
 use crate::surface::extract::CanRead;
+use crate::text::id;
 
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
 /// Frames are added to a chunk until it has this many bytes.
@@ -182,6 +183,34 @@ pub(crate) async fn global(
     State(state): State<ApiState>,
 ) -> Result<Response, ApiError> {
     listen(&state, access, None, Reach::Global).await
+}
+
+/// The name of the event with which a stream of the released contract ends early.
+const STREAM_FAILURE: &str = "effect/httpapi/stream/failure";
+
+/// Ends a stream of the second API at once, with the reason as its only event. The released SDK asks for a stream that was refused
+/// again and again, for ever: a status would hang its caller.
+fn refused_stream(why: &str) -> Response {
+    let cause = json!([{ "_tag": "Die", "defect": why }]);
+    let event = format!("event: {STREAM_FAILURE}\ndata: {cause}\n\n");
+    sse_response(stream::iter([Bytes::from(event)]))
+}
+
+/// Refuses the second API's stream of all sessions.
+pub(crate) async fn refuse_all(_: CanRead) -> Response {
+    refused_stream("this stream is not offered yet: use `GET /event`")
+}
+
+/// Refuses the second API's stream of one session.
+pub(crate) async fn refuse_session(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+) -> Result<Response, ApiError> {
+    state.store().session(access.org, id(&session)?).await?;
+    Ok(refused_stream(
+        "this stream is not offered yet: use `GET /event`, or `GET /platform/session/{session}/log?follow=true`",
+    ))
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::catalog::{options, status};
+use super::local::Looker;
 use super::place::Named;
-use super::settings::{second_command, settings_at};
+use super::settings::{second_command, settings_at, skill_view, skills_at};
 use crate::ApiState;
 use crate::act::shown_models;
 use crate::error::ApiError;
@@ -83,10 +84,11 @@ pub(crate) async fn provider_route(
 /// Lists the agents.
 pub(crate) async fn agents(
     access: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     At(named): At,
 ) -> Result<Json<Value>, ApiError> {
-    let settings = settings_at(&state, access.org, &named).await?;
+    let settings = settings_at(&state, &looker, &named).await?;
     let data = second_agents(&settings).into();
     located(&state, access.org, &named, data).await
 }
@@ -94,12 +96,24 @@ pub(crate) async fn agents(
 /// Lists the commands.
 pub(crate) async fn commands(
     access: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     At(named): At,
 ) -> Result<Json<Value>, ApiError> {
-    let settings = settings_at(&state, access.org, &named).await?;
+    let settings = settings_at(&state, &looker, &named).await?;
     let data = settings.commands.values().map(second_command).collect();
     located(&state, access.org, &named, data).await
+}
+
+/// Lists the skills.
+pub(crate) async fn skills(
+    access: CanRead,
+    looker: Looker,
+    State(state): State<ApiState>,
+    At(named): At,
+) -> Result<Json<Value>, ApiError> {
+    let skills = skills_at(&state, &looker, &named).await?;
+    located(&state, access.org, &named, skills.into_iter().map(skill_view).collect()).await
 }
 
 /// Answers the empty list: there are none of these in any directory.

@@ -7,21 +7,23 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::SessionId;
 use futures::stream;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::{CONTENT_TYPE, LINK};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use serde::Serialize;
 use serde_json::json;
 
 use super::answer::{Client, Held};
 use crate::ApiState;
 use crate::act::{
-    AdmitRequest, CommandRequest, admit, context, one, prompt_of, prompt_row, transcript,
+    AdmitRequest, CommandRequest, InitRequest, admit, context, one, prompt_of, prompt_row,
+    stock_transcript,
 };
 use crate::error::ApiError;
 use crate::principal::Principal;
 use crate::surface::Trickle;
 use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::limit::MessageQuery;
-use crate::surface::paged::Paged;
+use crate::surface::paged::{JsonText, Paged, link_to_next};
 use crate::text::id;
 use crate::view::{MessageView, all_as_stock, message};
 
@@ -34,13 +36,15 @@ pub(crate) async fn list(
     _large: LargeRead,
     State(state): State<ApiState>,
     Path(session): Path<String>,
+    uri: Uri,
     Params(query): Params<MessageQuery>,
 ) -> Result<Response, ApiError> {
     let row = state.store().session(access.org, id(&session)?).await?;
-    let (messages, next) = transcript(&state, &row, query.parse()?).await?;
-    let context = context(&state, &row);
-    let messages = messages.into_iter().flat_map(|message| all_as_stock(&context, message));
-    Ok(Paged { items: messages.collect::<Vec<_>>(), next }.into_response())
+    let (items, next) = stock_transcript(&state, &row, query.parse()?).await?;
+    let link = next.as_deref().and_then(|next| link_to_next(&uri, next));
+    let mut response = Paged { items, next }.into_response();
+    response.headers_mut().extend(link.map(|link| (LINK, link)));
+    Ok(response)
 }
 
 pub(crate) async fn show(
@@ -70,7 +74,7 @@ pub(crate) async fn post(
         let view = message(&context(&state, &row), &prompt_row(&admitted));
         return Ok(Json(view).into_response());
     }
-    answered(state, &access, session, request, &headers).await
+    answered(state, &access, session, request, &headers, keep_message).await
 }
 
 /// Runs a command like a prompt.
@@ -83,31 +87,53 @@ pub(crate) async fn command(
 ) -> Result<Response, ApiError> {
     let session = id(&session)?;
     let prompt = prompt_of(&state, access.org, &session, request).await?;
-    answered(state, &access, session, prompt, &headers).await
+    answered(state, &access, session, prompt, &headers, keep_message).await
 }
 
-async fn answered(
+/// Runs the command `init`, and answers `true` when the work on it has ended.
+pub(crate) async fn init_route(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    headers: HeaderMap,
+    Body(request): Body<InitRequest>,
+) -> Result<Response, ApiError> {
+    let session = id(&session)?;
+    let prompt = prompt_of(&state, access.org, &session, request.into()).await?;
+    answered(state, &access, session, prompt, &headers, |_| true).await
+}
+
+fn keep_message(message: MessageView) -> MessageView {
+    message
+}
+
+/// Admits a prompt and answers with `shape` of the message that ends the work on it.
+async fn answered<T: Serialize + 'static>(
     state: ApiState,
     principal: &Principal,
     session: SessionId,
     request: AdmitRequest,
     headers: &HeaderMap,
+    shape: fn(MessageView) -> T,
 ) -> Result<Response, ApiError> {
     let held = Held::admit(&state, principal, session, request, Client::of(headers)).await?;
-    let mut answer = Box::pin(held.answer(state));
+    let mut answer = Box::pin(async move {
+        let message = held.answer(state).await?;
+        serde_json::to_vec(&shape(message)).map_err(ApiError::internal)
+    });
     match tokio::time::timeout(SILENT_FOR, &mut answer).await {
-        Ok(answered) => Ok(Json(answered?).into_response()),
+        Ok(answered) => Ok(JsonText::<T>::new(answered?).into_response()),
         Err(_) => Ok(slow(answer)),
     }
 }
 
 /// Streams white space until the answer is there, then the answer.
-fn slow(answer: impl Future<Output = Result<MessageView, ApiError>> + Send + 'static) -> Response {
+fn slow(answer: impl Future<Output = Result<Vec<u8>, ApiError>> + Send + 'static) -> Response {
     let body = stream::unfold(Some(Box::pin(answer)), async |waiting| {
         let mut waiting = waiting?;
         let bytes = match tokio::time::timeout(SILENT_FOR, &mut waiting).await {
             Err(_) => return Some((Ok(Bytes::from_static(b" ")), Some(waiting))),
-            Ok(Ok(view)) => serde_json::to_vec(&view).unwrap_or_default(),
+            Ok(Ok(bytes)) => bytes,
             Ok(Err(error)) => {
                 let failure = error.failure();
                 if let Some(cause) = &failure.cause {

@@ -1,22 +1,26 @@
-//! The directories of an organisation's projects, as the released web client looks for them in its dialog for a new
-//! project. Only workers see the files of a workspace, so nothing else of a disk is listed.
+//! Names that people look for: files and directories of a project after `@`, where its files are on this machine; and the
+//! directories of an organisation's projects, as the released web client looks for them in its dialog for a new project.
 
 use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::extract::State;
+use checkouts::{EntryKinds, FoundName, NameSearch};
 use domain::OrgId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::listing::{At, located};
+use super::local::{LocalDirectory, Looker, local_directory};
 use super::place::Named;
+use super::settings::settings_at;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::extract::{CanRead, Params};
 
 const NO_FILES: &str = "files of a workspace cannot be looked at from here yet: ask the agent to read them, or open \
                         them where they are";
-/// The most directories in an answer.
+/// The most names in an answer.
 const MAX_FOUND: usize = 200;
 
 #[derive(Debug, Deserialize)]
@@ -30,7 +34,16 @@ pub(crate) struct FindQuery {
     #[serde(default)]
     query: String,
     dirs: Option<String>,
-    r#type: Option<String>,
+    r#type: Option<Kind>,
+    limit: Option<usize>,
+}
+
+/// The kind of the wanted entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    File,
+    Directory,
 }
 
 /// Lists the directories in one that lead to projects.
@@ -56,22 +69,80 @@ pub(crate) async fn list(
     Ok(Json(names.into_iter().take(MAX_FOUND).map(node).collect()))
 }
 
-/// Finds the directories of projects in one.
+impl FindQuery {
+    /// Returns the search that the query means, with its own bound or `limit`.
+    fn search(&self, limit: usize) -> NameSearch {
+        let kinds = match (self.r#type, self.dirs.as_deref()) {
+            (Some(Kind::File), _) | (None, Some("false")) => EntryKinds::Files,
+            (Some(Kind::Directory), _) => EntryKinds::Directories,
+            (None, Some(_) | None) => EntryKinds::All,
+        };
+        let limit = self.limit.unwrap_or(limit).clamp(1, MAX_FOUND);
+        NameSearch { query: self.query.clone(), kinds, limit }
+    }
+}
+
+/// Finds files and directories by their names, where this gateway may look into the directory. Elsewhere, and for a directory
+/// that is no project, it finds the directories of projects.
 pub(crate) async fn find(
     access: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     named: Named,
     Params(query): Params<FindQuery>,
 ) -> Result<Json<Vec<String>>, ApiError> {
-    if query.dirs.as_deref() != Some("true") && query.r#type.as_deref() != Some("directory") {
+    let wants_projects = query.r#type == Some(Kind::Directory);
+    let known = known(&state, access.org).await?;
+    let base = base(&state, &named);
+    let is_project = known.contains(&base);
+    if (is_project || !wants_projects)
+        && let Some(local) = local_directory(&state, &looker, &named).await?
+    {
+        let found = find_names(&state, &looker, &named, local, query.search(MAX_FOUND)).await?;
+        return Ok(Json(found.into_iter().map(shown_path).collect()));
+    }
+    if !wants_projects && (is_project || query.dirs.as_deref() != Some("true")) {
         return Err(ApiError::NotOffered(NO_FILES));
     }
-    let base = base(&state, &named);
     let wanted = query.query.to_lowercase();
-    let known = known(&state, access.org).await?;
     let found = known.iter().filter(|known| known.to_lowercase().contains(&wanted));
     let found = found.filter_map(|known| below(known, &base));
     Ok(Json(found.take(MAX_FOUND).map(|path| format!("{path}/")).collect()))
+}
+
+/// Finds files and directories by their names, in the newer shape.
+pub(crate) async fn second_find(
+    access: CanRead,
+    looker: Looker,
+    State(state): State<ApiState>,
+    At(named): At,
+    Params(query): Params<FindQuery>,
+) -> Result<Json<Value>, ApiError> {
+    let local = local_directory(&state, &looker, &named).await?;
+    let local = local.ok_or(ApiError::NotOffered(NO_FILES))?;
+    let found = find_names(&state, &looker, &named, local, query.search(MAX_FOUND)).await?;
+    let entry = |found: FoundName| {
+        let kind = if found.is_directory { "directory" } else { "file" };
+        json!({ "path": shown_path(found), "type": kind })
+    };
+    located(&state, access.org, &named, found.into_iter().map(entry).collect()).await
+}
+
+async fn find_names(
+    state: &ApiState,
+    looker: &Looker,
+    named: &Named,
+    local: LocalDirectory,
+    search: NameSearch,
+) -> Result<Vec<FoundName>, ApiError> {
+    let settings = settings_at(state, looker, named).await?;
+    let shows = local.shown_names(&settings);
+    Ok(local.checkouts.find_names(&local.path, search, shows).await?)
+}
+
+/// Returns a path as clients know it: that of a directory ends with a slash.
+fn shown_path(found: FoundName) -> String {
+    if found.is_directory { found.path + "/" } else { found.path }
 }
 
 /// Returns the directories of an organisation's projects.

@@ -1,15 +1,16 @@
-//! Agents and commands of the request's directory.
+//! Agents, commands and skills of the request's directory.
 
 use axum::Json;
 use axum::extract::State;
-use domain::OrgId;
-use serde_json::{Value, json};
+use checkouts::ShownSkill;
+use serde_json::{Map, Value, json};
 use settings::{CommandDefinition, Effective};
-use store::SettingsOf;
+use store::{SessionFilter, SettingsOf, SessionsOf};
 
+use super::local::{Looker, local_directory};
 use super::place::Named;
 use crate::ApiState;
-use crate::act::settings_of;
+use crate::act::{settings_in, settings_of};
 use crate::error::ApiError;
 use crate::surface::extract::CanRead;
 
@@ -17,30 +18,77 @@ use crate::surface::extract::CanRead;
 /// that of a client on another machine, has the organisation's.
 pub(super) async fn settings_at(
     state: &ApiState,
-    org: OrgId,
+    looker: &Looker,
     named: &Named,
 ) -> Result<Effective, ApiError> {
-    let usable = named.or_default(state.settings()).await;
-    let of = usable
-        .map_or(SettingsOf::Organisation, |workspace| SettingsOf::Directory(workspace.directory));
-    settings_of(state, org, of).await
+    let Ok(place) = named.or_default(state.settings()).await else {
+        return settings_of(state, looker.org, SettingsOf::Organisation).await;
+    };
+    let of = SettingsOf::Directory(place.directory.clone());
+    match local_directory(state, looker, named).await? {
+        Some(_) => settings_in(state, looker.org, of, &place.directory).await,
+        None => settings_of(state, looker.org, of).await,
+    }
+}
+
+/// Lists the skills that a model is offered.
+pub(crate) async fn skills(
+    _: CanRead,
+    looker: Looker,
+    State(state): State<ApiState>,
+    named: Named,
+) -> Result<Json<Vec<Value>>, ApiError> {
+    let skills = skills_at(&state, &looker, &named).await?;
+    Ok(Json(skills.into_iter().map(skill_view).collect()))
+}
+
+const SKILLS_ELSEWHERE: &str = "the skills of this directory are known to its worker only: ask the agent which ones it has";
+
+/// Returns the skills of the directory, otherwise of the service's default.
+pub(super) async fn skills_at(
+    state: &ApiState,
+    looker: &Looker,
+    named: &Named,
+) -> Result<Vec<ShownSkill>, ApiError> {
+    if let Some(local) = local_directory(state, looker, named).await? {
+        return Ok(local.checkouts.skills(&local.path).await?);
+    }
+    let Ok(place) = named.or_default(state.settings()).await else { return Ok(Vec::new()) };
+    let of = SessionsOf::Directory(place.directory);
+    let any = SessionFilter { of, with_archived: true, ..SessionFilter::default() };
+    let has_files = !state.store().sessions(looker.org, any, 1).await?.rows.is_empty();
+    if has_files { Err(ApiError::NotOffered(SKILLS_ELSEWHERE)) } else { Ok(Vec::new()) }
+}
+
+/// Shows a skill, in both shapes of stock clients.
+pub(super) fn skill_view(skill: ShownSkill) -> Value {
+    let members = [
+        ("name", skill.name),
+        ("description", skill.description),
+        ("location", skill.file.to_string_lossy().into_owned()),
+        ("content", skill.text),
+    ];
+    let members = members.map(|(name, value)| (name.to_owned(), value.into()));
+    Map::from_iter(members).into()
 }
 
 pub(crate) async fn agents(
-    access: CanRead,
+    _: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     named: Named,
 ) -> Result<Json<Value>, ApiError> {
-    let settings = settings_at(&state, access.org, &named).await?;
+    let settings = settings_at(&state, &looker, &named).await?;
     Ok(Json(crate::view::agents(&settings).into()))
 }
 
 pub(crate) async fn commands(
-    access: CanRead,
+    _: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     named: Named,
 ) -> Result<Json<Value>, ApiError> {
-    let settings = settings_at(&state, access.org, &named).await?;
+    let settings = settings_at(&state, &looker, &named).await?;
     Ok(Json(settings.commands.values().map(command).collect()))
 }
 

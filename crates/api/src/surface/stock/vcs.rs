@@ -1,18 +1,22 @@
 //! Version control of a directory for stock clients.
 //!
-//! The changes are those of the directory's newest session, as its snapshots have them. Git is not asked: the branch is what the
-//! newest snapshot of a repository's workspace has in its `.git/HEAD`.
+//! A checkout on this machine is asked itself: for its branch, and through git for the changes of its working tree. Elsewhere the
+//! changes are those of the directory's newest session, as its snapshots have them, and the branch is what the newest snapshot of a
+//! repository's workspace has in its `.git/HEAD`.
 
 use std::path::Path;
 
 use axum::Json;
 use axum::extract::State;
+use checkouts::CheckoutBranch;
 use domain::OrgId;
 use serde::{Deserialize, Serialize};
 use snapshots::TreeId;
 use store::{OriginRow, SessionFilter, SessionRow, SessionsOf};
 
+use super::local::{Looker, local_directory};
 use super::place::Named;
+use super::settings::settings_at;
 use crate::ApiState;
 use crate::act::{DiffQuery, diff};
 use crate::error::ApiError;
@@ -22,10 +26,14 @@ use crate::view::FileView;
 #[derive(Debug, Deserialize)]
 pub(crate) struct Query {
     mode: Option<Mode>,
-    /// The lines around a change. A patch has as many as its snapshots were compared with.
-    #[serde(rename = "context")]
-    _context: Option<String>,
+    /// The lines around a change. A patch of a session has as many as its snapshots were compared with.
+    context: Option<u32>,
 }
+
+/// The lines around a change, unless a client says how many.
+const CONTEXT: u32 = 3;
+/// The most of them.
+const MAX_CONTEXT: u32 = 100_000;
 
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -37,16 +45,18 @@ enum Mode {
 /// Lists the changes with their patches.
 pub(crate) async fn diff_route(
     access: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     named: Named,
     Params(query): Params<Query>,
 ) -> Result<Json<Vec<FileView>>, ApiError> {
     if query.mode == Some(Mode::Branch) && origin(&state, access.org, &named).await?.is_none() {
         return Err(ApiError::NotOffered(
-            "the directory has no repository that this service knows: leave `mode` out for the changes of the newest session",
+            "the directory's branch cannot be compared with another one here: leave `mode` out for what is not committed",
         ));
     }
-    changes(&state, access.org, &named).await.map(Json)
+    let context = query.context.unwrap_or(CONTEXT).min(MAX_CONTEXT);
+    changes(&state, &looker, &named, Some(context)).await.map(Json)
 }
 
 /// The branch of a directory.
@@ -58,12 +68,18 @@ pub(crate) struct Info {
     default_branch: Option<String>,
 }
 
-/// Shows the branch of the directory's newest session; nothing without a repository.
+/// Shows the branch of a checkout on this machine, otherwise of the directory's newest session; nothing without a repository.
 pub(crate) async fn info(
     access: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     named: Named,
 ) -> Result<Json<Info>, ApiError> {
+    if let Some(local) = local_directory(&state, &looker, &named).await?
+        && let Some(CheckoutBranch { branch }) = local.branch().await
+    {
+        return Ok(Json(Info { branch, default_branch: None }));
+    }
     let Some((row, origin)) = origin(&state, access.org, &named).await? else {
         return Ok(Json(Info::default()));
     };
@@ -119,16 +135,30 @@ async fn newest(
 
 /// Lists the changes without their patches.
 pub(crate) async fn status(
-    access: CanRead,
+    _: CanRead,
+    looker: Looker,
     State(state): State<ApiState>,
     named: Named,
 ) -> Result<Json<Vec<FileView>>, ApiError> {
-    let files = changes(&state, access.org, &named).await?;
+    let files = changes(&state, &looker, &named, None).await?;
     Ok(Json(files.into_iter().map(|file| FileView { patch: None, ..file }).collect()))
 }
 
-async fn changes(state: &ApiState, org: OrgId, named: &Named) -> Result<Vec<FileView>, ApiError> {
-    match newest(state, org, named).await? {
+/// Returns what the working tree of a checkout on this machine has that its commit has not, as git says; where git cannot be
+/// asked, the changes of the directory's newest session. `context`: the lines around a change, `None` for no patches.
+async fn changes(
+    state: &ApiState,
+    looker: &Looker,
+    named: &Named,
+    context: Option<u32>,
+) -> Result<Vec<FileView>, ApiError> {
+    if let Some(local) = local_directory(state, looker, named).await? {
+        let shows = local.shown_names(&settings_at(state, looker, named).await?);
+        if let Some(changes) = local.checkouts.changes(&local.path, context, shows).await? {
+            return Ok(changes.into_iter().map(Into::into).collect());
+        }
+    }
+    match newest(state, looker.org, named).await? {
         Some(row) => Ok(diff(state, &row, DiffQuery::default()).await?.files),
         None => Ok(Vec::new()),
     }

@@ -29,7 +29,7 @@ const FOLDERS: [&str; 4] = ["agent", "agents", "command", "commands"];
 ///
 /// # Errors
 /// The project cannot be opened.
-pub(super) fn project(
+pub fn project_settings(
     root: &Path,
     top: &Path,
     hidden: &HiddenPaths,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn rules(root: &Path, top: &Path) -> Vec<(String, RuleAction)> {
-        let project = project(root, top, &HiddenPaths::default()).unwrap();
+        let project = project_settings(root, top, &HiddenPaths::default()).unwrap();
         let settings = effective(&OrganisationSettings::default(), &project);
         let rules = settings.permissions.iter().filter(|rule| rule.source != "built-in");
         rules.map(|rule| (rule.source.clone(), rule.rule.action)).collect()
@@ -163,7 +163,7 @@ mod tests {
         ];
         assert_eq!(rules(&root, &top), expected);
         assert_eq!(rules(&top, &top), expected[..1]);
-        let found = project(&root, &top, &HiddenPaths::default()).unwrap();
+        let found = project_settings(&root, &top, &HiddenPaths::default()).unwrap();
         let settings = effective(&OrganisationSettings::default(), &found);
         assert!(settings.agents.contains_key("review") && settings.commands.contains_key("go"));
         assert_eq!(settings.diagnostics, []);
@@ -171,7 +171,7 @@ mod tests {
 
     /// The places of the mistakes of a project's files.
     fn faults(root: &Path) -> Vec<String> {
-        let found = project(root, root, &HiddenPaths::default()).unwrap();
+        let found = project_settings(root, root, &HiddenPaths::default()).unwrap();
         let settings = effective(&OrganisationSettings::default(), &found);
         settings.permissions.faults().iter().map(|fault| fault.source.clone()).collect()
     }
@@ -204,7 +204,7 @@ mod tests {
             ".opencode/command",
         ];
         assert_eq!(faults(root), expected);
-        let found = project(root, root, &HiddenPaths::default()).unwrap();
+        let found = project_settings(root, root, &HiddenPaths::default()).unwrap();
         let settings = effective(&OrganisationSettings::default(), &found);
         for name in ["dangling", "folder", "latin"] {
             assert_eq!(settings.agent(name), None);
@@ -226,7 +226,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::File::create(root.join("opencode.json")).unwrap().set_len(1 << 40).unwrap();
-        let found = project(root, root, &HiddenPaths::default()).unwrap();
+        let found = project_settings(root, root, &HiddenPaths::default()).unwrap();
         assert!(found.diagnostics[0].message.contains("256 KiB"), "{found:?}");
         for n in 0..MAX_FILES + 20 {
             write(root, &format!(".opencode/command/c{n:03}.md"), "Go.");

@@ -1,5 +1,8 @@
+//! Reads of git's own files what a `git` would say, without one: nothing of a repository is obeyed.
+
 use std::path::{Path, PathBuf};
 
+use git_wire::Oid;
 use sandbox::HiddenPaths;
 use tools::LocationTexts;
 
@@ -11,7 +14,8 @@ const GIT_FILE: usize = 4 * 1024;
 /// A worktree's `.git` is a file that names another folder. That folder is only read if the Location is a directory
 /// of the machine's user (`in_project`), and only if the folder names the Location too. The workspace is not trusted: everything is read below the Location and up
 /// to a limit, and a branch is only shown if git could have created it.
-pub(super) fn repository(
+#[must_use]
+pub fn read_repository(
     root: &Path,
     in_project: bool,
     hidden: &HiddenPaths,
@@ -22,6 +26,44 @@ pub(super) fn repository(
             (true, branch.filter(|name| is_branch(name)).map(str::to_owned))
         }
         None => (false, None),
+    }
+}
+
+/// The most bytes of `packed-refs` that are read.
+const PACKED_REFS: usize = 16 * 1024 * 1024;
+
+/// The commit of a checkout whose `.git` is a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeadCommit {
+    /// The branch has no commit yet.
+    Unborn,
+    Commit(Oid),
+}
+
+/// Returns the commit that `HEAD` of the checkout at `top` leads to; `None` if that cannot be told from plain files here: the
+/// `.git` is elsewhere, or of a newer format. Blocking.
+pub(crate) fn head_commit(top: &Path, hidden: &HiddenPaths) -> Option<HeadCommit> {
+    let texts = LocationTexts::open(top, hidden).ok()?;
+    let head = short_text(&texts, Path::new(".git/HEAD"))?;
+    let Some(name) = head.trim().strip_prefix("ref: ") else {
+        return head.trim().parse().ok().map(HeadCommit::Commit);
+    };
+    let branch = name.strip_prefix("refs/heads/")?;
+    let is_plain = is_branch(branch) && branch.split('/').all(|part| !part.starts_with('.'));
+    if !is_plain {
+        return None; // of another format of references, for one
+    }
+    if let Some(loose) = short_text(&texts, &Path::new(".git").join(name)) {
+        return loose.trim().parse().ok().map(HeadCommit::Commit);
+    }
+    let Some(packed) = texts.read(Path::new(".git/packed-refs"), PACKED_REFS).ok()? else {
+        return Some(HeadCommit::Unborn);
+    };
+    let mut lines = packed.text.lines().filter_map(|line| line.split_once(' '));
+    match lines.find(|(_, packed)| *packed == name) {
+        Some((commit, _)) => commit.parse().ok().map(HeadCommit::Commit),
+        None if packed.more => None,
+        None => Some(HeadCommit::Unborn),
     }
 }
 
@@ -83,7 +125,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn repository(root: &Path, in_project: bool) -> (bool, Option<String>) {
-        super::repository(root, in_project, &HiddenPaths::default())
+        super::read_repository(root, in_project, &HiddenPaths::default())
     }
 
     const ON_MAIN: &str = "ref: refs/heads/main\n";
