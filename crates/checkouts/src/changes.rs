@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandbox::{Cell, Command, DiskShare, End, HiddenPaths, Reach, Sandbox};
+use sandbox::{Cell, Command, DiskShare, End, HiddenPaths, LiveOutput, Reach, Sandbox};
 use tokio_util::sync::CancellationToken;
 use tools::LocationTexts;
 use workspaces::{ChangesAsked, show_changes};
@@ -90,6 +90,7 @@ impl AskedTree<'_> {
             outputs: Vec::new(),
             share: DiskShare::default(),
             read_only: Vec::new(),
+            live: LiveOutput::default(),
         })
     }
 

@@ -178,12 +178,12 @@ fn of_migration(error: &MigrateError) -> MigrationError {
     {
         return MigrationError::Locked;
     }
-    let why = match error {
-        MigrateError::Execute(source) => read_sentence(source),
-        MigrateError::ExecuteMigration(source, number) => {
-            format!("{}, in migration {number}", read_sentence(source))
-        }
-        other => other.to_string(),
+    let why = if let MigrateError::Execute(source) = error {
+        read_sentence(source)
+    } else if let MigrateError::ExecuteMigration(source, number) = error {
+        format!("{}, in migration {number}", read_sentence(source))
+    } else {
+        error.to_string()
     };
     MigrationError::Other(StoreError::Schema(format!("a migration failed: {why}")))
 }
