@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2, statat,
@@ -34,8 +35,9 @@ pub(crate) struct LocationFiles {
     given_root: PathBuf,
     shown_root: String,
     hidden: HiddenPaths,
-    /// The identities of `hidden`, as they were when the root was opened.
-    hidden_files: HiddenFiles,
+    /// The identities of `hidden`, as they were when the first file was opened: most looks at a project open none, and there are
+    /// many paths.
+    hidden_files: OnceLock<HiddenFiles>,
     /// Whether git's own files must not change: in a checkout of a person, git obeys them outside the sandbox.
     keeps_git: bool,
 }
@@ -118,7 +120,7 @@ impl LocationFiles {
             given_root: root.to_path_buf(),
             shown_root: shown_root.to_owned(),
             hidden: hidden.clone(),
-            hidden_files: hidden.identities(),
+            hidden_files: OnceLock::new(),
             keeps_git: false,
         })
     }
@@ -148,14 +150,18 @@ impl LocationFiles {
         Ok(fd)
     }
 
+    fn hidden_files(&self) -> &HiddenFiles {
+        self.hidden_files.get_or_init(|| self.hidden.identities())
+    }
+
     /// Refuses an open file that is hidden, or lies in a hidden directory. What is around the root does not count: managed
     /// workspaces are in the service's folder.
     fn refuse_hidden(&self, fd: &OwnedFd) -> Result<(), Refused> {
-        if self.hidden_files.is_empty() {
+        let hidden_files = self.hidden_files();
+        if hidden_files.is_empty() {
             return Ok(());
         }
-        let is_hidden =
-            |stat: rustix::fs::Stat| self.hidden_files.contains(stat.st_dev, stat.st_ino);
+        let is_hidden = |stat: rustix::fs::Stat| hidden_files.contains(stat.st_dev, stat.st_ino);
         if is_hidden(fstat(fd)?) {
             return Err(Refused::Hidden);
         }
@@ -228,11 +234,12 @@ impl LocationFiles {
 
     /// Refuses an open file that is hidden. Its directories are known not to be.
     fn refuse_hidden_itself(&self, fd: OwnedFd) -> Result<OwnedFd, Refused> {
-        if self.hidden_files.is_empty() {
+        let hidden_files = self.hidden_files();
+        if hidden_files.is_empty() {
             return Ok(fd);
         }
         let stat = fstat(&fd)?;
-        let is_hidden = self.hidden_files.contains(stat.st_dev, stat.st_ino);
+        let is_hidden = hidden_files.contains(stat.st_dev, stat.st_ino);
         if is_hidden { Err(Refused::Hidden) } else { Ok(fd) }
     }
 
