@@ -106,7 +106,8 @@ impl AskedTree<'_> {
         let prefix = self.below().filter(|below| *below != ".").map(|below| format!("{below}/"));
         let prefix = prefix.unwrap_or_default();
         let is_shown = |path: &str| {
-            !texts.is_hidden(Path::new(path)) && path.strip_prefix(&prefix).is_some_and(|below| shows(Path::new(below)))
+            !texts.is_hidden(Path::new(path))
+                && path.strip_prefix(&prefix).is_some_and(|below| shows(Path::new(below)))
         };
         let Answer { untracked, mut changes } = Answer::parse(answer);
         changes.retain(|path, _| is_shown(path));
@@ -194,7 +195,7 @@ fn added_patch(path: &str, text: &str, lines: usize) -> String {
     patch
 }
 
-/// What [`show_changes`] printed.
+/// The output of [`show_changes`].
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     untracked: Vec<String>,
@@ -296,7 +297,7 @@ fn unquote_name(printed: &str) -> Option<String> {
             b'r' => b'\r',
             digit @ b'0'..=b'3' => {
                 let low = |byte: u8| (b'0'..=b'7').contains(&byte).then(|| byte - b'0');
-                (digit - b'0') << 6 | low(rest.next()?)? << 3 | low(rest.next()?)?
+                ((digit - b'0') << 6) | (low(rest.next()?)? << 3) | low(rest.next()?)?
             }
             other => other,
         });

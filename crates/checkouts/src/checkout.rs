@@ -87,8 +87,8 @@ impl Checkouts {
     ///
     /// # Errors
     /// The directory could not be looked at.
-    pub async fn branch(&self, directory: &Path) -> Result<Option<CheckoutBranch>, LookError> {
-        self.look(directory, |root, hidden| {
+    pub async fn read_branch(&self, directory: &Path) -> Result<Option<CheckoutBranch>, LookError> {
+        self.look_into(directory, |root, hidden| {
             let (is_checkout, branch) = read_repository(project_top(root), true, hidden);
             Ok(is_checkout.then_some(CheckoutBranch { branch }))
         })
@@ -99,11 +99,11 @@ impl Checkouts {
     ///
     /// # Errors
     /// The directory could not be looked at.
-    pub async fn settings(&self, directory: &Path) -> Result<ProjectSettings, LookError> {
+    pub async fn read_settings(&self, directory: &Path) -> Result<ProjectSettings, LookError> {
         if !self.reads_projects {
             return Ok(ProjectSettings::default());
         }
-        self.look(directory, |root, hidden| {
+        self.look_into(directory, |root, hidden| {
             Ok(project_settings(root, project_top(root), hidden)?)
         })
         .await
@@ -113,11 +113,11 @@ impl Checkouts {
     ///
     /// # Errors
     /// The directory could not be looked at.
-    pub async fn skills(&self, directory: &Path) -> Result<Vec<ShownSkill>, LookError> {
+    pub async fn read_skills(&self, directory: &Path) -> Result<Vec<ShownSkill>, LookError> {
         if !self.reads_projects {
             return Ok(Vec::new());
         }
-        self.look(directory, |root, hidden| {
+        self.look_into(directory, |root, hidden| {
             let places = SkillPlaces { root, top: project_top(root), shown: root, hidden };
             let mut shown = Vec::new();
             for skill in places.find()? {
@@ -143,7 +143,7 @@ impl Checkouts {
         shows: impl Fn(&Path) -> bool + Send + 'static,
     ) -> Result<Vec<FoundName>, LookError> {
         let cancel = CancellationToken::new();
-        let searched = self.look(directory, {
+        let searched = self.look_into(directory, {
             let cancel = cancel.clone();
             move |root, hidden| Ok(search.find(root, hidden, shows, &cancel)?)
         });
@@ -163,7 +163,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// The directory could not be looked at.
-    pub async fn changes(
+    pub async fn read_changes(
         &self,
         directory: &Path,
         context: Option<u32>,
@@ -171,15 +171,16 @@ impl Checkouts {
     ) -> Result<Option<Vec<WorkingChange>>, LookError> {
         let Some(sandbox) = &self.sandbox else { return Ok(None) };
         let asked = ChangesAsked { context };
-        let command = self.look(directory, move |root, hidden| {
+        let command = self.look_into(directory, move |root, hidden| {
             Ok(AskedTree { top: project_top(root), root, hidden }.command(asked))
         });
         let Some(command) = command.await? else { return Ok(None) };
-        let permit = self.looks.acquire().await.map_err(|_closed| LookError::Slow)?;
+        let place = timeout(PATIENCE, self.looks.acquire()).await;
+        let Ok(Ok(permit)) = place else { return Err(LookError::Slow) };
         let answer = run_git(&**sandbox, command).await;
         drop(permit);
         let Some(answer) = answer else { return Ok(None) };
-        let changes = self.look(directory, move |root, hidden| {
+        let changes = self.look_into(directory, move |root, hidden| {
             let tree = AskedTree { top: project_top(root), root, hidden };
             Ok(tree.read_answer(&answer, asked, shows))
         });
@@ -187,7 +188,7 @@ impl Checkouts {
     }
 
     /// Looks on a thread that may block.
-    async fn look<T: Send + 'static>(
+    async fn look_into<T: Send + 'static>(
         &self,
         directory: &Path,
         look: impl FnOnce(&Path, &HiddenPaths) -> Result<T, LookError> + Send + 'static,

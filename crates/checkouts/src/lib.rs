@@ -1,5 +1,5 @@
-//! What the files of a directory on this machine say to people: its branch, its changes, the names in it, its skills and its
-//! settings.
+//! Tells people what the files of a directory on this machine say: its branch, its changes, the names in it, its skills and
+//! its settings.
 //!
 //! ```text
 //! a directory ─▶ Checkouts ─┬─ plain files, bounded, through no link ─▶ branch, names, skills, settings

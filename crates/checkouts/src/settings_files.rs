@@ -233,7 +233,7 @@ mod tests {
         }
         let settings = effective(
             &OrganisationSettings::default(),
-            &project(root, root, &HiddenPaths::default()).unwrap(),
+            &project_settings(root, root, &HiddenPaths::default()).unwrap(),
         );
         assert!(settings.commands.len() <= MAX_FILES, "{}", settings.commands.len());
         assert!(settings.permissions.faults().len() > 1, "those beyond the bound are told");
@@ -242,7 +242,7 @@ mod tests {
         }
         let settings = effective(
             &OrganisationSettings::default(),
-            &project(root, root, &HiddenPaths::default()).unwrap(),
+            &project_settings(root, root, &HiddenPaths::default()).unwrap(),
         );
         assert_eq!(settings.commands.keys().collect::<Vec<_>>(), ["init"]);
         assert!(faults(root).contains(&".opencode/command".to_owned()));

@@ -67,6 +67,8 @@ struct State {
     parked: Seq,
     /// Whether the drain that has not ended has taken an input or begun a turn.
     serves: bool,
+    /// The last event that a Fork has copied; 0 in others. No drain of this session did what they say.
+    copied: Seq,
     parent: Option<SessionId>,
     /// The first prompt of a user, and its message's index.
     first_prompt: Option<(MessageId, usize)>,
@@ -302,7 +304,7 @@ impl History {
                     state.author.clone_from(&input.prompt.by);
                 }
                 state.pending.retain(|input| input.prompt.message != promoted.message);
-                state.serves = true;
+                state.note_service();
                 let texts = promoted.parts.iter().map(|part| {
                     let domain::PromptPart::Text { text, .. } = part;
                     Part::text(text.clone())
@@ -340,7 +342,7 @@ impl History {
             }
             SessionEvent::TurnStarted(started) => {
                 state.steps = started.step;
-                state.serves = true;
+                state.note_service();
                 state.squeeze.turn_began();
                 state.accepted.turn_began(&started.model);
                 if let Some(notice) = &started.notice {
@@ -419,7 +421,7 @@ impl History {
             }
             SessionEvent::ControlDelivered(delivered) => {
                 state.forget(&delivered.message);
-                state.serves = true;
+                state.note_service();
             }
             SessionEvent::InputCancelled(cancelled) => state.forget(&cancelled.message),
             SessionEvent::DeliveryChanged(changed) => {
@@ -474,9 +476,9 @@ impl History {
                 state.files.left(seq);
             }
             SessionEvent::SessionForked(forked) => {
-                state.serves = false;
+                state.copied = Seq(seq.0 + forked.copied);
                 // The calls of the copied log changed another session's files.
-                state.files.left(Seq(seq.0 + forked.copied));
+                state.files.left(state.copied);
             }
             SessionEvent::WorkspaceSnapshotted(taken) => {
                 let of =

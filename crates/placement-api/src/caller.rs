@@ -125,12 +125,12 @@ impl Caller {
                 Answer::Elsewhere(leader) => {
                     self.remember(&peer, None);
                     self.forget(&peer);
-                    tried.note(&peer, "not the leader".to_owned());
+                    tried.note_answer(&peer, "not the leader".to_owned());
                     let pass_at = begun + PASS_ON_AFTER;
                     candidates.elsewhere(at, leader.as_deref(), Instant::now(), pass_at);
                 }
                 Answer::Failed(reason) => {
-                    tried.note(&peer, reason);
+                    tried.note_answer(&peer, reason);
                     candidates.failed(at, Instant::now());
                 }
             }
@@ -282,19 +282,19 @@ impl Tried {
         Self(vec![(peer.to_owned(), reason)])
     }
 
-    fn note(&mut self, peer: &str, reason: String) {
+    fn note_answer(&mut self, peer: &str, reason: String) {
         self.0.retain(|(known, _)| known != peer);
         self.0.push((peer.to_owned(), reason));
         self.0.drain(..self.0.len().saturating_sub(8));
     }
 
     /// Returns each reason once, with the members that gave it.
-    fn sentence(&self) -> String {
+    fn make_sentence(&self) -> String {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for (peer, reason) in &self.0 {
             match reasons.iter_mut().find(|(known, _)| known == reason) {
                 Some((_, peers)) => peers.push(peer),
-                None => reasons.push((reason, vec![peer])),
+                None => reasons.push((reason.as_str(), vec![peer.as_str()])),
             }
         }
         let each = reasons.into_iter().map(|(why, peers)| format!("{}: {why}", peers.join(", ")));
@@ -308,7 +308,7 @@ fn unreachable(peers: &[String], tried: &Tried) -> PlacementError {
     } else if tried.0.is_empty() {
         "out of time before any member was asked".to_owned()
     } else {
-        tried.sentence()
+        tried.make_sentence()
     };
     PlacementError::Unreachable { reason }
 }

@@ -426,7 +426,7 @@ impl Sandbox for CellSandbox {
         let Started { slot, git, control, mut output } = self.start(&command).await?;
         let refusals = slot.get().map(|cell| cell.refusals.clone()).unwrap_or_default();
         let known = refusals.count();
-        let mut spool = Spool::new(bounds);
+        let mut spool = Spool::new(bounds).shown_in(command.live.clone());
         let ended = {
             let report = watch(control, slot.get(), command.timeout, cancel);
             tokio::pin!(report);

@@ -124,7 +124,7 @@ mod tests {
     use domain::{
         Control, ControlAdmitted, ControlDelivered, DeliveryChanged, DrainEnded, DrainOutcome,
         IdMint, InputCancelled, InterruptRequested, InterruptTarget, MessageId, PartId,
-        PromptAdmitted, SessionEvent, Stamp, WakeRequested, WakeScope,
+        PromptAdmitted, SessionEvent, SessionForked, Stamp, WakeRequested, WakeScope,
     };
 
     use super::*;
@@ -324,6 +324,22 @@ mod tests {
         apply(&mut history, &InterruptRequested { target, by: None }.into());
         assert!(next(&history, false).is_empty(), "the wake before the interrupt is parked");
         assert_eq!(next(&history, true), next(&inbox("q").0, true));
+    }
+
+    // The copied turns of a Fork have no end of a drain behind them.
+    #[test]
+    fn stored_input_of_a_fork_waits_for_a_wake_of_its_own() {
+        let mut mint = IdMint::after(Stamp::default(), 2);
+        let (message, parent) = (MessageId::mint(&mut mint), domain::SessionId::mint(&mut mint));
+        let mut history = History::new();
+        let forked =
+            SessionForked { parent, through: Seq(9), before: None, copied: 1, files: None };
+        apply(&mut history, &forked.into());
+        apply(&mut history, &ControlDelivered { message, error: None }.into());
+        store(&mut history, &mut mint, 'q');
+        assert!(next(&history, false).is_empty(), "its own drain has served nothing");
+        apply(&mut history, &WakeRequested::default().into());
+        assert_eq!(next(&history, false), [3]);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::runtime::Runtime;
 
 /// How often new output is shown. Each time it is the last 8 KiB.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
+/// The most bytes that are shown at once. A text in which the cursor moves may be much longer as a terminal shows it.
+const MAX_SHOWN: usize = 8 * 1024;
 
 /// A call whose output followers see.
 pub(crate) struct WatchedCall {
@@ -60,7 +62,10 @@ impl WatchedCall {
     fn show(&mut self, live: &LiveOutput) {
         let Some(end) = live.take_new() else { return };
         self.output.omitted = end.omitted;
-        self.output.text = as_terminal_shows(end.text);
+        let mut text = as_terminal_shows(end.text);
+        let from = text.ceil_char_boundary(text.len().saturating_sub(MAX_SHOWN));
+        text.drain(..from);
+        self.output.text = text;
         let hint = SessionHint::Output(self.output.clone());
         self.signals.publish(&self.topic, Hint::Session(hint));
     }

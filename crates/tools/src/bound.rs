@@ -8,7 +8,7 @@
 //! footer
 //! ```
 
-use crate::call::number_of;
+use crate::call::say_count;
 
 /// The limits on the text of one settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +129,7 @@ fn marker(bytes: u64, line_breaks: u64, kept: &Kept) -> String {
         }
         Kept::Lost => "they could not be kept".to_owned(),
     };
-    let (bytes, lines) = (number_of(bytes, "byte"), number_of(lines, "line"));
+    let (bytes, lines) = (say_count(bytes, "byte"), say_count(lines, "line"));
     format!("[… {bytes} in {lines} were left out here; {place} …]")
 }
 

@@ -220,7 +220,7 @@ pub enum Probe {
 }
 
 /// Returns a number with its thing: `1 line`, `2 lines`.
-pub(crate) fn number_of(count: impl TryInto<u64>, thing: &str) -> String {
+pub(crate) fn say_count(count: impl TryInto<u64>, thing: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

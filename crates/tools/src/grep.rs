@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::arguments;
 use crate::call::{
-    Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, number_of, title,
+    Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, say_count, title,
 };
 use crate::files::{LocationFiles, Refused, blocking};
 use crate::glob::Pattern;
@@ -172,7 +172,7 @@ pub(crate) const IGNORED_NOTE: &str = " (what .gitignore names was left out: `gi
 
 /// Returns the note on files that are not shown because of rules.
 pub(crate) fn left_out_note(count: usize) -> String {
-    let (files, were) = (number_of(count, "file"), if count == 1 { "was" } else { "were" });
+    let (files, were) = (say_count(count, "file"), if count == 1 { "was" } else { "were" });
     format!(
         " ({files} {were} left out: rules about `read` keep them from you; read one by its name to ask for it)"
     )
@@ -187,14 +187,14 @@ fn outcome(mut found: Found, gave_up: bool, pattern: &str) -> ToolOutcome {
     let mut outcome = ToolOutcome::completed(title("Search", pattern), text, Some(structured));
     outcome.footer = match (more, count) {
         (true, _) => {
-            let lines = number_of(count, "line");
+            let lines = say_count(count, "line");
             format!("(only the first {lines}: use a narrower pattern, path or include)")
         }
         (false, 0) => "(no line matches)".to_owned(),
-        (false, _) => format!("({})", number_of(count, "line")),
+        (false, _) => format!("({})", say_count(count, "line")),
     };
     if found.skipped > 0 {
-        outcome.footer += &format!(" ({} could not be searched)", number_of(found.skipped, "file"));
+        outcome.footer += &format!(" ({} could not be searched)", say_count(found.skipped, "file"));
     }
     if found.left_out > 0 {
         outcome.footer += &left_out_note(found.left_out);

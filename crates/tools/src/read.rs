@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::arguments;
 use crate::call::{
-    Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, number_of, title,
+    Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, say_count, title,
 };
 use crate::encoding::{Form, give_advice, make_readable};
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
@@ -156,7 +156,7 @@ fn lines(
         let total = shown.seen;
         return Err(Stopped::because(format!(
             "{path} has only {}: no line {}",
-            number_of(total, "line"),
+            say_count(total, "line"),
             page.offset
         )));
     }

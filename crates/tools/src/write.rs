@@ -14,7 +14,7 @@ use snapshots::Touched;
 
 use crate::arguments;
 use crate::call::{
-    Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, number_of, title,
+    Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, say_count, title,
 };
 use crate::encoding::{Form, make_readable};
 use crate::files::{LocationFiles, OpenFile, blocking};
@@ -157,8 +157,8 @@ fn detect_style(files: &LocationFiles, path: &Path) -> Style {
 fn done(arguments: &Arguments, created: Option<bool>) -> ToolOutcome {
     let Arguments { path, content } = arguments;
     let verb = if created == Some(true) { "Created" } else { "Wrote" };
-    let bytes = number_of(content.len(), "byte");
-    let text = format!("{verb} {path} ({bytes}, {})", number_of(content.lines().count(), "line"));
+    let bytes = say_count(content.len(), "byte");
+    let text = format!("{verb} {path} ({bytes}, {})", say_count(content.lines().count(), "line"));
     let structured = json!({"path": path, "bytes": content.len(), "created": created});
     ToolOutcome::completed(title(verb, path), text, Some(structured))
 }

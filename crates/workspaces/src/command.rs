@@ -175,7 +175,8 @@ pub fn show_changes(head: Option<Oid>, below: &str, asked: ChangesAsked) -> Git 
     const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
     let from = head.map_or_else(|| EMPTY_TREE.to_owned(), |head| head.to_string());
     let head = head.map_or_else(|| "ref: refs/heads/unborn".to_owned(), |head| head.to_string());
-    let patches = asked.context.map_or_else(String::new, |lines| format!("--patch --unified={lines}"));
+    let patches =
+        asked.context.map_or_else(String::new, |lines| format!("--patch --unified={lines}"));
     Git::script(
         "exec 2>/dev/null; umask 077; own=$(mktemp -d); trap 'rm -rf \"$own\"' EXIT; \
          mkdir \"$own/refs\" \"$own/info\"; echo \"$1\" >\"$own/HEAD\"; : >\"$own/config\"; \

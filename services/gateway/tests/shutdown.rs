@@ -102,7 +102,7 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
         signals: Arc::new(InProcess::new()),
         placement: Arc::new(NoPlacement),
         blobs: None,
-            checkouts: None,
+        checkouts: None,
         credentials,
         models: ModelList::default(),
         clock: Arc::new(SystemClock::new()),

@@ -171,7 +171,7 @@ impl AdmitRequest {
         // The agent's own model is no word of the client's, so the digest does not have it.
         let of_agent = agent.as_deref().and_then(|name| settings.agent(name)?.model.clone());
         let model = model.or(of_agent);
-        // What has no id of the client's is the text beside the parts, or a part without one.
+        // The text beside the parts has no id of the client's, and a part may have none.
         let chosen = chosen.into_iter().chain(std::iter::repeat(None));
         let part = |(text, chosen): (_, Option<PartId>)| PromptPart::Text {
             id: chosen.unwrap_or_else(|| PartId::mint(&mut mint)),

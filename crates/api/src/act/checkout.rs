@@ -22,7 +22,7 @@ pub(crate) async fn local_checkout<'s>(
 /// Returns whether a directory belongs to a git checkout on this machine, as far as that can be told now.
 pub(crate) async fn is_checkout(state: &ApiState, directory: &str) -> bool {
     let Some((checkouts, path)) = local_checkout(state, directory).await else { return false };
-    match checkouts.branch(&path).await {
+    match checkouts.read_branch(&path).await {
         Ok(branch) => branch.is_some(),
         Err(error) => {
             debug!(%error, "a directory does not say whether it is a checkout");

@@ -35,7 +35,7 @@ pub(crate) async fn settings_in(
 /// Returns the settings in the files of a directory of this machine; `None` if they cannot be read here.
 async fn settings_files(state: &ApiState, directory: &str) -> Option<ProjectSettings> {
     let (checkouts, path) = local_checkout(state, directory).await?;
-    let read = checkouts.settings(&path).await;
+    let read = checkouts.read_settings(&path).await;
     read.inspect_err(
         |error| debug!(%error, directory, "a project's settings are those of its rows"),
     )

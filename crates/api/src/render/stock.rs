@@ -71,6 +71,7 @@ fn is_lasting(change: &Change) -> bool {
         Change::Asked(..)
         | Change::Answered(..)
         | Change::Text(_)
+        | Change::Output(..)
         | Change::Status(_)
         | Change::Failed(_)
         | Change::Notice(_)
@@ -389,7 +390,7 @@ mod tests {
             (output(0, "1\n2\n"), "1\n2\n"),
             (output(9, "3\n"), "...\n\n3\n"),
         ] {
-            let shown = events(&facts, &state, &state.show(&told), 5);
+            let shown = events(&facts, &state, &state.show(&told), 5, Occasion::Live);
             let [event] = shown.as_slice() else { panic!("{shown:?}") };
             assert_eq!(event["type"], "message.part.updated");
             let part = &event["properties"]["part"];

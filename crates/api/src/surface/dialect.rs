@@ -51,7 +51,7 @@ impl Dialect {
             state.summaries().read_for(state.store(), std::slice::from_ref(&row)).await?;
         let summary = summaries.remove(&row.at.session).unwrap_or_default();
         let rules = read_session_rules(state, &row.at).await?;
-        Ok(Json(self.view(row, state).summed(summary).ruled(rules)))
+        Ok(Json(self.view(row, state).summed(summary).with_rules(rules)))
     }
 
     /// Returns the views of several sessions of one organisation.

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, Uri};
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_TYPE, HeaderName};
+use http::{HeaderValue, Uri};
 use serde::Serialize;
 
 use crate::error::ApiError;

@@ -81,8 +81,9 @@ fn render(failure: &Failure, path: &str, id: &RequestId, is_browser: bool) -> Re
     // The schemas of the released contract take no other member, so that there the id of the request is in its header only.
     let body = match Dialect::of(path) {
         Dialect::Native => native_body(failure, id),
-        Dialect::Stock => tagged_body(failure)
-            .unwrap_or_else(|| if path.starts_with("/api/") { second_body(failure, path) } else { stock_body(failure) }),
+        Dialect::Stock => tagged_body(failure).unwrap_or_else(|| {
+            if path.starts_with("/api/") { second_body(failure, path) } else { stock_body(failure) }
+        }),
     };
     let mut response = (failure.status, body.to_string()).into_response();
     let headers = response.headers_mut();

@@ -98,7 +98,7 @@ pub(crate) struct SpanView {
     start: TimestampMs,
 }
 
-/// What the work on a prompt led to.
+/// The results of the work on a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct PromptSummaryView {
     diffs: Vec<FileView>,

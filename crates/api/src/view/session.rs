@@ -242,7 +242,7 @@ impl SessionView {
     }
 
     /// Adds the client's rules about tool calls.
-    pub(crate) fn ruled(self, rules: Vec<ToolRule>) -> Self {
+    pub(crate) fn with_rules(self, rules: Vec<ToolRule>) -> Self {
         Self { permission: Some(rules).filter(|rules| !rules.is_empty()), ..self }
     }
 

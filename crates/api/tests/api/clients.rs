@@ -68,7 +68,8 @@ async fn directories_of_projects_are_found_and_nothing_else() -> Result<()> {
     ok(&gateway, "POST", &made, key, None).await;
     let get = async |path: String| ok(&gateway, "GET", &path, key, None).await;
     // As the dialog for a new project asks.
-    let find = |query: &str, at: &str| format!("/find/file?query={query}&type=directory&directory={at}");
+    let find =
+        |query: &str, at: &str| format!("/find/file?query={query}&type=directory&directory={at}");
     assert_eq!(get(find("", top) + "&limit=50").await, json!(["a/one/"]));
     assert_eq!(get(find("zzz", top)).await, json!([]));
     std::fs::create_dir_all(world.directory.path().join("a/one/src"))?;

@@ -156,9 +156,18 @@ async fn a_turn_names_the_files_that_it_changed() -> Result<()> {
     let last = |at: usize| list[at]["parts"].as_array().and_then(|parts| parts.last()).cloned();
     assert_eq!(last(1), Some(patch.clone()));
     let directory = patch["files"][0].as_str().and_then(|file| file.strip_suffix("/a.txt"));
-    assert_eq!(patch["files"], json!([format!("{}/a.txt", directory.context("a path")?), format!("{}/b.txt", directory.context("a path")?)]));
+    assert_eq!(
+        patch["files"],
+        json!([
+            format!("{}/a.txt", directory.context("a path")?),
+            format!("{}/b.txt", directory.context("a path")?)
+        ])
+    );
     let second = last(3).context("a part")?;
-    assert_eq!((&second["type"], second["files"].as_array().map(Vec::len)), (&json!("patch"), Some(1)));
+    assert_eq!(
+        (&second["type"], second["files"].as_array().map(Vec::len)),
+        (&json!("patch"), Some(1))
+    );
     assert!(second["id"].as_str() > list[3]["parts"][1]["id"].as_str(), "{list}");
     // A page that begins between a prompt and its answer.
     let page = ok(&gateway, "GET", &format!("{path}?limit=1"), &world.key, None).await;

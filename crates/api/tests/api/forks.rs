@@ -62,16 +62,20 @@ async fn a_fork_does_not_announce_what_its_parent_met() -> Result<()> {
     begin(&world, &at(&world, &fork).await?).await?.finish(&world, "new!", None).await?;
     let is_its = |sse: &Sse| sse.data["properties"]["sessionID"] == fork.as_str();
     let frames = events.until(|sse| is_its(sse) && sse.data["type"] == "session.idle").await;
-    let kinds: Vec<&str> =
-        frames.iter().filter(|sse| is_its(sse)).filter_map(|sse| sse.data["type"].as_str()).collect();
+    let kinds: Vec<&str> = frames
+        .iter()
+        .filter(|sse| is_its(sse))
+        .filter_map(|sse| sse.data["type"].as_str())
+        .collect();
     let count = |kind: &str| kinds.iter().filter(|its| **its == kind).count();
     assert_eq!((count("session.error"), count("session.idle")), (0, 1), "{kinds:?}");
     let told = frames.iter().filter(|sse| sse.data["type"] == "tui.toast.show").count();
     assert_eq!(told, 0, "{kinds:?}");
-    // What was said is there, the failed answer with its error too.
+    // The conversation is there, the failed answer with its error too.
     assert!(count("message.updated") >= 8, "{kinds:?}");
     let failed = frames.iter().any(|sse| {
-        is_its(sse) && sse.data["properties"]["info"]["error"]["data"]["message"] == "no credit is left"
+        is_its(sse)
+            && sse.data["properties"]["info"]["error"]["data"]["message"] == "no credit is left"
     });
     assert!(failed, "{frames:?}");
     Ok(())

@@ -99,7 +99,8 @@ async fn fields_that_are_not_offered_are_refused_by_name() -> Result<()> {
         ensure!(status == StatusCode::BAD_REQUEST, "{body}: {status} {answer}");
         ensure!(answer.to_string().contains(named), "{body}: {answer}");
     }
-    let named = json!({ "parts": [{ "type": "text", "text": "a", "id": "prt_mine" }], "noReply": true });
+    let named =
+        json!({ "parts": [{ "type": "text", "text": "a", "id": "prt_mine" }], "noReply": true });
     let answer = ok(&gateway, "POST", "/session/ses_a/message", &world.key, Some(named)).await;
     assert_eq!(answer["parts"][0]["id"], "prt_mine");
     // Fields that change nothing are taken.

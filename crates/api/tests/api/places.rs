@@ -105,7 +105,10 @@ async fn git_says_what_the_working_tree_changed() -> Result<()> {
     let place = world.directory.path();
     run_git(place, &["init", "--quiet", "--initial-branch=work"])?;
     write_file(place, "first.txt", "1\n")?;
-    assert_eq!(listed_changes(&client.get("/vcs/diff?mode=git").await), [("first.txt", "added", 1, 0, true)]);
+    assert_eq!(
+        listed_changes(&client.get("/vcs/diff?mode=git").await),
+        [("first.txt", "added", 1, 0, true)]
+    );
     fs::remove_file(place.join("first.txt"))?;
     make_checkout(place)?;
     assert_eq!(client.get("/vcs/diff?mode=git").await, json!([]));
@@ -195,7 +198,9 @@ async fn names_after_an_at_are_those_of_the_directory() -> Result<()> {
     let client = Client::new(&world);
     let place = world.directory.path();
     make_checkout(place)?;
-    for path in ["target/main.rs", "hidden/main.rs", "denied/main.rs", "src/main.rs", "src/deep/lib.rs"] {
+    for path in
+        ["target/main.rs", "hidden/main.rs", "denied/main.rs", "src/main.rs", "src/deep/lib.rs"]
+    {
         write_file(place, path, "")?;
     }
     write_file(place, "opencode.json", r#"{ "permission": { "read": { "denied/*": "deny" } } }"#)?;
@@ -233,7 +238,11 @@ async fn skills_agents_and_commands_are_there_before_a_session() -> Result<()> {
     let client = Client::new(&world);
     let place = world.directory.path();
     assert_eq!(client.get("/skill").await, json!([]));
-    write_file(place, ".opencode/skills/deploy/SKILL.md", "---\nname: deploy\ndescription: Ships it.\n---\nRun it.\n")?;
+    write_file(
+        place,
+        ".opencode/skills/deploy/SKILL.md",
+        "---\nname: deploy\ndescription: Ships it.\n---\nRun it.\n",
+    )?;
     write_file(place, ".opencode/skills/mute/SKILL.md", "---\nname: mute\n---\nNo description.\n")?;
     write_file(place, ".opencode/agent/review.md", "---\nmode: primary\n---\nReview.")?;
     write_file(place, ".opencode/command/go.md", "Go to $ARGUMENTS.")?;
@@ -246,7 +255,8 @@ async fn skills_agents_and_commands_are_there_before_a_session() -> Result<()> {
     assert_eq!(client.get("/skill").await, json!([skill]));
     assert_eq!(client.get("/api/skill").await["data"], json!([skill]));
     let has = |list: &Value, name: &str| {
-        list.as_array().is_some_and(|all| all.iter().any(|it| it["name"] == name || it["id"] == name))
+        list.as_array()
+            .is_some_and(|all| all.iter().any(|it| it["name"] == name || it["id"] == name))
     };
     for (path, name) in [("/agent", "review"), ("/command", "go")] {
         let list = client.get(path).await;

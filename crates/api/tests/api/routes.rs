@@ -131,6 +131,9 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
             path if path.contains("/permissions/") => json!({ "response": "once" }),
             path if path.ends_with("/question/{request}/reply") => json!({ "answers": [] }),
             path if path.ends_with("/reply") || path.contains("{ask}") => json!({ "reply": "once" }),
+            "/session/{session}/init" => {
+                json!({ "messageID": "msg_b", "providerID": "p", "modelID": "m" })
+            }
             // Stock routes accept all fields, ours only those that they know.
             path if path.starts_with("/session") => {
                 json!({

@@ -216,7 +216,8 @@ async fn init_runs_the_command_and_answers_when_it_has_ended() -> Result<()> {
     worked?;
     assert_eq!(answer, (StatusCode::OK, json!(true)));
     let list = format!("/session/{id}/message");
-    let (one, all) = (format!("{list}?limit=1"), ok(&gateway, "GET", &list, &world.key, None).await);
+    let (one, all) =
+        (format!("{list}?limit=1"), ok(&gateway, "GET", &list, &world.key, None).await);
     assert_eq!(all[0]["info"]["id"], "msg_init");
     let text = all[0]["parts"][0]["text"].as_str().expect("a text");
     assert!(text.contains("AGENTS.md"), "{text}");

@@ -20,6 +20,11 @@ impl History {
 }
 
 impl State {
+    /// Notes that the drain serves something. The copied events of a Fork are of no drain, and no end of one follows them.
+    pub(super) fn note_service(&mut self) {
+        self.serves = self.seq > self.copied;
+    }
+
     pub(super) fn forget(&mut self, message: &MessageId) {
         self.pending.retain(|input| input.prompt.message != *message);
         self.controls.retain(|control| control.message != *message);

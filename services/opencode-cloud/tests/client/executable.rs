@@ -94,7 +94,7 @@ async fn run_works_where_the_service_says_that_it_can() {
     ] {
         let service = Service::start(vec![whole()]).await;
         service.say_of_paths(has_paths);
-        let mut run = command(&service.url, &[&["run", "hello"], words].concat());
+        let mut run = command(&service.url, &[&["run", "hello"][..], words].concat());
         run.current_dir(folder.path());
         let (code, out, err) = told(&output(run.spawn().expect("it starts")).await);
         assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{words:?}: {err}");

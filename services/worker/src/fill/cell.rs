@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use sandbox::{
-    Cell, Command, DiskShare, End, HiddenPaths, LocationLock, Outcome, Reach, SandboxError,
+    Cell, Command, DiskShare, End, HiddenPaths, LiveOutput, LocationLock, Outcome, Reach,
+    SandboxError,
 };
 use tokio_util::sync::CancellationToken;
 use workspaces::Git;
@@ -64,6 +65,7 @@ pub(super) async fn run(
         outputs: Vec::new(),
         share: DiskShare::default(),
         read_only: Vec::new(),
+        live: LiveOutput::default(),
     };
     let outcome = fills.sandbox.run(command, &CancellationToken::new()).await;
     let outcome = outcome.map_err(|error| unrun(stage, &error))?;

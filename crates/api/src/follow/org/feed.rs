@@ -415,7 +415,8 @@ impl Feed {
             }
             Some(Step::Output(output)) => {
                 let changes = followed.state.show(output);
-                let events = followed.shown(&changes, self.feeds.clock.now_ms());
+                let now = self.feeds.clock.now_ms();
+                let events = followed.shown(&changes, now, Occasion::Live);
                 if let Some(followed) = self.followed.get(session) {
                     self.send(followed, &followed.directory, events, None);
                 }

@@ -110,7 +110,7 @@ pub(crate) async fn current_project(
     let known = projects.into_iter().find(|project| project.worktree == worktree);
     let project = known.map_or_else(|| ProjectView::unknown(worktree), Into::into);
     let is_checkout = match local_directory(&state, &looker, &named).await? {
-        Some(local) => local.branch().await.is_some(),
+        Some(local) => local.read_branch().await.is_some(),
         None => false,
     };
     Ok(Json(if is_checkout { project.with_git() } else { project }))

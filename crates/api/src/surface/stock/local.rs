@@ -42,8 +42,8 @@ pub(super) struct LocalDirectory {
 
 impl LocalDirectory {
     /// Returns the branch of the checkout that it belongs to; `None` outside of one, or if that cannot be told now.
-    pub(super) async fn branch(&self) -> Option<CheckoutBranch> {
-        let branch = self.checkouts.branch(&self.path).await;
+    pub(super) async fn read_branch(&self) -> Option<CheckoutBranch> {
+        let branch = self.checkouts.read_branch(&self.path).await;
         branch.inspect_err(|error| tracing::debug!(%error, "a directory shows no branch")).ok()?
     }
 

@@ -98,7 +98,7 @@ pub(crate) async fn find(
     if (is_project || !wants_projects)
         && let Some(local) = local_directory(&state, &looker, &named).await?
     {
-        let found = find_names(&state, &looker, &named, local, query.search(MAX_FOUND)).await?;
+        let found = find_names(&state, &looker, &named, &local, query.search(MAX_FOUND)).await?;
         return Ok(Json(found.into_iter().map(shown_path).collect()));
     }
     if !wants_projects && (is_project || query.dirs.as_deref() != Some("true")) {
@@ -120,7 +120,7 @@ pub(crate) async fn second_find(
 ) -> Result<Json<Value>, ApiError> {
     let local = local_directory(&state, &looker, &named).await?;
     let local = local.ok_or(ApiError::NotOffered(NO_FILES))?;
-    let found = find_names(&state, &looker, &named, local, query.search(MAX_FOUND)).await?;
+    let found = find_names(&state, &looker, &named, &local, query.search(MAX_FOUND)).await?;
     let entry = |found: FoundName| {
         let kind = if found.is_directory { "directory" } else { "file" };
         json!({ "path": shown_path(found), "type": kind })
@@ -132,7 +132,7 @@ async fn find_names(
     state: &ApiState,
     looker: &Looker,
     named: &Named,
-    local: LocalDirectory,
+    local: &LocalDirectory,
     search: NameSearch,
 ) -> Result<Vec<FoundName>, ApiError> {
     let settings = settings_at(state, looker, named).await?;

@@ -5,7 +5,7 @@ use axum::extract::State;
 use checkouts::ShownSkill;
 use serde_json::{Map, Value, json};
 use settings::{CommandDefinition, Effective};
-use store::{SessionFilter, SettingsOf, SessionsOf};
+use store::{SessionFilter, SessionsOf, SettingsOf};
 
 use super::local::{Looker, local_directory};
 use super::place::Named;
@@ -42,7 +42,8 @@ pub(crate) async fn skills(
     Ok(Json(skills.into_iter().map(skill_view).collect()))
 }
 
-const SKILLS_ELSEWHERE: &str = "the skills of this directory are known to its worker only: ask the agent which ones it has";
+const SKILLS_ELSEWHERE: &str =
+    "the skills of this directory are known to its worker only: ask the agent which ones it has";
 
 /// Returns the skills of the directory, otherwise of the service's default.
 pub(super) async fn skills_at(
@@ -51,7 +52,7 @@ pub(super) async fn skills_at(
     named: &Named,
 ) -> Result<Vec<ShownSkill>, ApiError> {
     if let Some(local) = local_directory(state, looker, named).await? {
-        return Ok(local.checkouts.skills(&local.path).await?);
+        return Ok(local.checkouts.read_skills(&local.path).await?);
     }
     let Ok(place) = named.or_default(state.settings()).await else { return Ok(Vec::new()) };
     let of = SessionsOf::Directory(place.directory);

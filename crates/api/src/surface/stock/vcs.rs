@@ -76,7 +76,7 @@ pub(crate) async fn info(
     named: Named,
 ) -> Result<Json<Info>, ApiError> {
     if let Some(local) = local_directory(&state, &looker, &named).await?
-        && let Some(CheckoutBranch { branch }) = local.branch().await
+        && let Some(CheckoutBranch { branch }) = local.read_branch().await
     {
         return Ok(Json(Info { branch, default_branch: None }));
     }
@@ -154,7 +154,7 @@ async fn changes(
 ) -> Result<Vec<FileView>, ApiError> {
     if let Some(local) = local_directory(state, looker, named).await? {
         let shows = local.shown_names(&settings_at(state, looker, named).await?);
-        if let Some(changes) = local.checkouts.changes(&local.path, context, shows).await? {
+        if let Some(changes) = local.checkouts.read_changes(&local.path, context, shows).await? {
             return Ok(changes.into_iter().map(Into::into).collect());
         }
     }
