@@ -93,10 +93,10 @@ impl Live {
         if self.ended_calls.contains(&output.call) {
             return false;
         }
-        match self.outputs.iter_mut().find(|known| known.call == output.call) {
-            Some(known) => known.clone_from(output),
-            None if self.outputs.len() < MAX_CALLS => self.outputs.push(output.clone()),
-            None => {}
+        if let Some(known) = self.outputs.iter_mut().find(|known| known.call == output.call) {
+            known.clone_from(output);
+        } else if self.outputs.len() < MAX_CALLS {
+            self.outputs.push(output.clone());
         }
         true
     }

@@ -119,7 +119,8 @@ fn leases_go_where_the_fewest_are_for_the_slots() {
 #[test]
 fn a_location_goes_where_the_least_work_is() {
     // Leases (idle ones too) and work of two workers, their slots, and who takes the next Location.
-    let cases: [([(u8, usize, u32); 2], u8); 6] = [
+    type Workers = [(u8, usize, u32); 2];
+    let cases: [(Workers, u8); 6] = [
         ([(25, 0, 24), (24, 22, 24)], 1),
         ([(0, 8, 24), (60, 2, 24)], 2),
         ([(0, 0, 24), (60, 0, 24)], 1),
