@@ -139,8 +139,9 @@ fn try_become(
     args.extend(words(&request.args)?);
     let env = words(&request.env)?;
     let _least_of_all = std::fs::write("/proc/self/oom_score_adj", "500");
-    sys::be_nice(5);
+    sys::be_nice();
     setsid().map_err(at("cannot make a session"))?;
+    sys::lower_own_session();
     limits::limit_process(ready.processes, request.share.file_bytes)
         .map_err(at("cannot limit the command"))?;
     if ready.init != USER {

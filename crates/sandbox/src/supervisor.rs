@@ -161,6 +161,7 @@ async fn run(job: &Job, worker: &mut UnixStream) -> Result<(End, u32, Option<u64
     let _only_a_name = rustix::thread::set_name(SUPERVISOR);
     // A session of our own: Ctrl-C at the worker's terminal is the worker's affair.
     setsid().map_err(|errno| Refusal::because("cannot make a session", errno))?;
+    sys::lower_own_session();
     // Whatever the command's processes do, they end up as children of ours, where they can be found.
     set_child_subreaper(Some(getpid()))
         .map_err(|errno| Refusal::because("cannot become a subreaper", errno))?;
@@ -243,7 +244,7 @@ fn confine(command: &mut Command, walls: &Walls) -> io::Result<()> {
     let (processes, file_bytes) = (walls.limits.processes, walls.file_bytes);
     let behind_walls = move || {
         let _least_of_all = std::fs::write("/proc/self/oom_score_adj", "500");
-        sys::be_nice(5);
+        sys::be_nice();
         // Of all processes of this user, the service's too.
         limits::limit_process(processes.saturating_mul(8), file_bytes)?;
         sys::drop_capabilities()?;

@@ -250,10 +250,22 @@ pub(crate) fn default_signals() {
     }
 }
 
+/// The nice value of commands. With nothing else to do the machine is theirs; beside a turn of somebody else they have a
+/// tenth of what it has.
+const NICE: libc::c_int = 10;
+
 /// Lowers this process' priority.
-pub(crate) fn be_nice(by: libc::c_int) {
+pub(crate) fn be_nice() {
     // SAFETY: touches no memory. A refusal changes nothing that matters.
-    let _refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, by) };
+    let _refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+}
+
+/// Lowers the priority of this process' session, which it has just made.
+///
+/// A kernel with `sched_autogroup` divides the processors between sessions first: there each command would have as much as
+/// the service and its database together, however nice it is. See sched(7).
+pub(crate) fn lower_own_session() {
+    let _not_there = std::fs::write("/proc/self/autogroup", NICE.to_string());
 }
 
 /// Takes every capability from this process, and what could give one back.

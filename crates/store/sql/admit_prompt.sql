@@ -21,6 +21,7 @@ DECLARE
     needed bigint;
     -- So few prompts are always fewer bytes than an inbox may have.
     few CONSTANT integer := 5;
+    size CONSTANT integer := octet_length(p_payload);
     has_room boolean := false;
 BEGIN
     LOOP
@@ -28,10 +29,10 @@ BEGIN
         -- reply or a notice counts as taken: it would stop every later promotion on its key.
         UPDATE session_head SET next_seq = next_seq + 1, pending = pending + 1,
             wake_seq = CASE WHEN p_wake THEN next_seq ELSE wake_seq END,
-            last_id = greatest(last_id, p_stamp)
+            last_id = greatest(last_id, p_stamp), inbox_room = greatest(0, inbox_room - size)
         WHERE org_id = p_org AND id = p_session
             AND (staged_seq = 0 OR CASE p_kind WHEN 'prompt' THEN ready ELSE NOT p_wake END)
-            AND (pending < few OR has_room)
+            AND (pending < few OR pending < 1000 AND inbox_room >= size OR has_room)
             AND NOT EXISTS (SELECT FROM session_input i WHERE i.org_id = p_org AND i.id = p_message)
             AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message)
         RETURNING incarnation, next_seq - 1, location_id INTO number, seq, location;
@@ -76,10 +77,15 @@ BEGIN
             outcome := 'missing';
             RETURN;
         END IF;
-        has_room := inbox_has_room(p_org, number, waiting, octet_length(p_payload));
+        has_room := inbox_has_room(p_org, number, waiting, size);
         IF NOT has_room THEN
             outcome := 'full';
             RETURN;
+        END IF;
+        IF waiting >= few THEN
+            -- What is counted now need not be counted by the next: it takes from the room.
+            UPDATE session_head SET inbox_room = 16777216 - (inbox_size(p_org, number)).bytes
+            WHERE org_id = p_org AND id = p_session AND waiting < 1000;
         END IF;
         IF staged > 0 AND (CASE p_kind WHEN 'prompt' THEN NOT busy ELSE p_wake END) THEN
             needed := commit_staged(p_org, p_session, p_spare, p_stamp, p_now, p_kind <> 'prompt');

@@ -19,8 +19,10 @@ BEGIN
     FOR i IN 1 .. cardinality(p_sessions) LOOP
         UPDATE session_head h SET next_seq = h.next_seq + 1, pending = h.pending + 1,
             wake_seq = CASE WHEN p_wakes[i] THEN h.next_seq ELSE h.wake_seq END,
-            last_id = greatest(h.last_id, p_stamps[i])
-        WHERE h.org_id = p_org AND h.id = p_sessions[i] AND h.staged_seq = 0 AND h.pending < 5
+            last_id = greatest(h.last_id, p_stamps[i]),
+            inbox_room = greatest(0, h.inbox_room - octet_length(p_payloads[i]))
+        WHERE h.org_id = p_org AND h.id = p_sessions[i] AND h.staged_seq = 0
+            AND (h.pending < 5 OR h.pending < 1000 AND h.inbox_room >= octet_length(p_payloads[i]))
             AND (SELECT true FROM session_head l WHERE l.org_id = p_org AND l.id = p_sessions[i]
                 FOR NO KEY UPDATE SKIP LOCKED)
             AND NOT EXISTS (SELECT FROM session_input n WHERE n.org_id = p_org AND n.id = p_messages[i])

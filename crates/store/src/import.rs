@@ -10,7 +10,7 @@ use crate::deletion::is_being_removed;
 use crate::error::is_unique_violation;
 use crate::inbox::{MAX_INBOX_BYTES, MAX_INBOX_INPUTS};
 use crate::oracle::violations_in;
-use crate::pool::Tx;
+use crate::pool::{LONG_PATIENCE, Tx};
 use crate::{Store, StoreError};
 
 /// A session whose log follows in pages.
@@ -93,7 +93,10 @@ impl Store {
             self.require(*feature).await?;
         }
         let store = self.clone();
+        // Not a part of the limit, which is for the database.
+        let work = self.import_rests().begin(org, LONG_PATIENCE).await?;
         bounded(Limit::Check, async move {
+            let _work = work;
             let mut tx = store.import_tx(org).await?;
             let written = write(&mut tx, org, new, pages).await;
             let arrival = match written {

@@ -66,6 +66,7 @@ mod provision;
 mod rebuild;
 mod recovery;
 mod repository;
+mod rests;
 mod revert;
 mod revocation;
 mod schedule;

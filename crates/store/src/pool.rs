@@ -11,6 +11,7 @@ use crate::events::Read;
 use crate::lane::Lane;
 use crate::locked::Queues;
 use crate::look::Look;
+use crate::rests::Rests;
 use crate::shown_secret::ShownSecret;
 pub(crate) use crate::transaction::Tx;
 use crate::went_back::Sightings;
@@ -70,7 +71,7 @@ const GATEWAY_SETTINGS: &[&str] = &["lock_timeout = '200ms'", "statement_timeout
 /// The same for what takes long. A role's own limit ends a statement after 30 s.
 const LONG_SETTINGS: &[&str] = &["lock_timeout = '200ms'"];
 /// How long a call waits for one of the few turns of what takes long.
-const LONG_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const LONG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The database. Cheap to clone.
 ///
@@ -83,6 +84,7 @@ pub struct Store {
     gateway: Lane,
     long: Lane,
     imports: Lane,
+    import_rests: Rests,
     drain_lane: Lane,
     drain: Lane,
     sched: Lane,
@@ -117,6 +119,7 @@ impl Store {
         Ok(Self {
             gateway: Lane::new(gateway, GATEWAY_TRANSACTIONS, patience),
             long: Lane::new(long.clone(), LONG, patience.max(LONG_PATIENCE)),
+            import_rests: Rests::default(),
             imports: Lane::new(long, IMPORTS, patience.max(LONG_PATIENCE)),
             drain: Lane::new(drain, DRAIN_TRANSACTIONS, patience),
             secrets: Batches::new(sched.clone(), patience),
@@ -216,6 +219,11 @@ impl Store {
     pub(crate) async fn import_tx(&self, org: OrgId) -> Result<Tx, StoreError> {
         Tx::begin(&self.imports.for_organisation(org), &begin(org, GATEWAY_IDLE, TRANSACTION_LOCKS))
             .await
+    }
+
+    /// When an organisation may import its next session.
+    pub(crate) fn import_rests(&self) -> &Rests {
+        &self.import_rests
     }
 
     /// A transaction for drains that sees one tenant.

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use self::copies::Copies;
-use self::hostile::{Hostile, Means};
+use self::hostile::{Hostile, Kind, Means};
 use self::quiet::{Seen, measure_turns};
 use super::fairness::{ORG, second_organisation};
 use crate::output::{Figure, Mark, Reporter, note};
@@ -65,6 +65,9 @@ pub(crate) struct Args {
     /// Have each full file written to the disk before it is removed: else the kernel seldom gets to it
     #[arg(long)]
     flushed: bool,
+    /// The kinds of work, to tell apart which of them delays the other; all if none is given
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Kind>,
 }
 
 pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::Result<()> {
@@ -73,7 +76,8 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     let (quiet, other) = (up.target(), second_organisation(&up).await?);
     note(&format!("exporting a session of {} prompts", args.prompts));
     let copies = Copies::of_export(&exported(&other, args.prompts).await?)?;
-    let means = Means { connections: args.connections, is_flushed: args.flushed };
+    let kinds = if args.only.is_empty() { Kind::ALL.to_vec() } else { args.only.clone() };
+    let means = Means { connections: args.connections, is_flushed: args.flushed, kinds };
     let hostile = Hostile::new(other, up.postgres.pool.clone(), copies, means);
     let measure = |span| measure_turns(quiet.clone(), args.sessions, span);
     measure(WARM_UP).await?;
@@ -164,6 +168,9 @@ fn say_seen(round: u8, manner: &str, seen: &Seen) {
 fn report_hostile(hostile: &Hostile, out: &mut Reporter) -> anyhow::Result<()> {
     let mut idle = Vec::new();
     for (kind, tally) in hostile.tallies() {
+        if !hostile.does(kind) {
+            continue;
+        }
         let [done, refused, effective] = tally.counts();
         let figure = Figure::new("neighbours.hostile", done as f64, "operations")
             .text("kind", kind.name())

@@ -387,6 +387,18 @@ impl World {
             assert!(report.is_exact(), "{report:?}");
         }
         assert_eq!(self.unannounced().await, Vec::<String>::new());
+        assert_eq!(self.overfull().await, Vec::<String>::new());
+    }
+
+    /// The sessions whose head promises room that their inbox may not have.
+    async fn overfull(&self) -> Vec<String> {
+        sqlx::query_scalar(
+            "SELECT h.id FROM session_head h WHERE h.inbox_room > 0
+                AND h.inbox_room + (inbox_size(h.org_id, h.incarnation)).bytes > 16777216",
+        )
+        .fetch_all(&self.root)
+        .await
+        .expect("heads")
     }
 
     /// The events that no row of `session_change` tells of, and the rows that tell of events that are not there.

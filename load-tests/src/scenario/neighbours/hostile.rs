@@ -42,7 +42,7 @@ const FULL: &[u8] = b"workspace full";
 const COMMANDS_PER_SESSION: usize = 20;
 
 /// A kind of hostile work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Kind {
     /// Prompts and new titles for a session that is locked. They took effect if they waited or were refused.
     Locks,
@@ -50,7 +50,7 @@ pub(super) enum Kind {
     UnknownKeys,
     /// Prompts that are admitted and wake nobody. An inbox takes a thousand, then it refuses one.
     Admissions,
-    /// Deletions of sessions that were imported.
+    /// Deletions of sessions that were imported, or whose inbox is full; done where those are.
     Deletions,
     /// Imports of a long session under new ids.
     Imports,
@@ -114,12 +114,14 @@ impl Tally {
 }
 
 /// How hostile the organisation is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Means {
     /// Connections of each kind.
     pub(super) connections: u8,
     /// Whether a full file reaches the disk before it is removed.
     pub(super) is_flushed: bool,
+    /// The kinds of its work.
+    pub(super) kinds: Vec<Kind>,
 }
 
 /// The organisation. It has the same sessions and counts in all rounds.
@@ -160,17 +162,32 @@ impl Hostile {
         shared.is_over.store(false, Ordering::Relaxed);
         let mut tasks = JoinSet::new();
         tasks.spawn(shared.clone().watch_database());
-        tasks.spawn(shared.clone().lock_sessions());
-        for _ in 0..OF_UNKNOWN_KEYS {
-            tasks.spawn(shared.clone().show_unknown_keys());
+        if self.does(Kind::Locks) {
+            tasks.spawn(shared.clone().lock_sessions());
+        }
+        if self.does(Kind::UnknownKeys) {
+            for _ in 0..OF_UNKNOWN_KEYS {
+                tasks.spawn(shared.clone().show_unknown_keys());
+            }
         }
         for place in 0..shared.means.connections {
-            tasks.spawn(shared.clone().flood_inboxes());
-            tasks.spawn(shared.clone().import_copies());
-            tasks.spawn(shared.clone().delete_copies());
-            tasks.spawn(shared.clone().fill_disk(place));
+            if self.does(Kind::Admissions) {
+                tasks.spawn(shared.clone().flood_inboxes());
+            }
+            if self.does(Kind::Imports) {
+                tasks.spawn(shared.clone().import_copies());
+                tasks.spawn(shared.clone().delete_copies());
+            }
+            if self.does(Kind::FullDisks) {
+                tasks.spawn(shared.clone().fill_disk(place));
+            }
         }
         tasks
+    }
+
+    /// Returns whether this kind is a part of its work.
+    pub(super) fn does(&self, kind: Kind) -> bool {
+        self.0.means.kinds.contains(&kind)
     }
 
     /// Ends the work.
