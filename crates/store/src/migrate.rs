@@ -13,7 +13,7 @@ use crate::{StoreError, functions, pooler};
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 
 /// The schema that this build reads and writes: the number of its newest migration.
-pub const SCHEMA_VERSION: i64 = 44;
+pub const SCHEMA_VERSION: i64 = 45;
 
 /// The oldest schema that this build can migrate from: the number of its first migration, the baseline.
 pub const FIRST_SCHEMA: i64 = 19;
