@@ -188,6 +188,10 @@ impl Call for Admit {
     /// One that was admitted is found by its message's id, as for a client that asks again.
     const MAY_REPEAT: bool = true;
 
+    fn organisation(&self) -> Option<OrgId> {
+        Some(self.org)
+    }
+
     fn bytes(&self) -> usize {
         self.payload.len()
     }

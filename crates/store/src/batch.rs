@@ -1,16 +1,17 @@
 //! Calls that wait at the same time share a statement.
 //!
-//! A call that comes while nothing is under way goes at once, alone. Those that come while statements are under
-//! way wait for one of them to end, and then go together: the busier it is, the more calls a commit carries.
-//! There is no timer: nobody waits for company. See `docs/decisions/0028`.
+//! A call that comes while nothing of its organisation is under way goes at once, alone. Those that come while statements
+//! are under way wait for one of them to end, and then go together: the busier it is, the more calls a commit carries.
+//! There is no timer: nobody waits for company, or for another organisation. See `docs/decisions/0028` and `0111`.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use domain::OrgId;
 use futures::FutureExt;
 use sqlx::{Error, PgConnection};
 use tokio::sync::oneshot;
@@ -42,8 +43,11 @@ pub(crate) trait Call: Sized + Send + Sync + 'static {
     /// the caller is told that nobody knows, and has to look.
     const MAY_REPEAT: bool;
 
-    /// Statements of one kind of call under way at a time: more would carry fewer calls each.
+    /// Statements of one kind of call and one organisation under way at a time: more would carry fewer calls each.
     const FLIGHTS: usize = 2;
+
+    /// Whose it is. Only calls of the same organisation go together.
+    fn organisation(&self) -> Option<OrgId>;
 
     /// About how many bytes it brings to the database.
     fn bytes(&self) -> usize {
@@ -73,7 +77,8 @@ struct Shared<C: Call> {
 struct State<C: Call> {
     waiting: VecDeque<Waiting<C>>,
     next_id: u64,
-    flights: usize,
+    /// The statements under way, of those that have any.
+    flights: HashMap<Option<OrgId>, usize>,
 }
 
 struct Waiting<C: Call> {
@@ -87,8 +92,7 @@ type Asked<C> = (C, Result<Option<<C as Call>::Answer>, StoreError>);
 
 impl<C: Call> Batches<C> {
     pub(crate) fn new(lane: Lane, patience: Duration) -> Self {
-        let state = State { waiting: VecDeque::new(), next_id: 0, flights: 0 };
-        Self { shared: Arc::new(Shared { lane, patience, state: Mutex::new(state) }) }
+        Self { shared: Arc::new(Shared { lane, patience, state: Mutex::new(State::new()) }) }
     }
 
     /// Runs a call with others; one that has begun goes on to its end, whoever waits for it. The call comes
@@ -98,21 +102,17 @@ impl<C: Call> Batches<C> {
     /// [`StoreError::Database`] when there was no connection in time, or nobody knows what came of it.
     pub(crate) async fn ask(&self, call: C) -> Result<(C, Option<C::Answer>), StoreError> {
         let (caller, mut answer) = oneshot::channel();
+        let org = call.organisation();
         let (id, begins) = {
             let mut state = self.shared.lock();
             if state.waiting.len() >= WAITING {
                 return Ok((call, None));
             }
-            let id = state.next_id;
-            state.next_id += 1;
-            state.waiting.push_back(Waiting { id, call, caller });
-            let begins = state.flights < C::FLIGHTS;
-            state.flights += usize::from(begins);
-            (id, begins)
+            state.add_call(call, caller)
         };
         if begins {
             // Of no caller's span: it carries the calls of others too.
-            let flight = Flight { shared: self.shared.clone(), landed: false };
+            let flight = Flight { shared: self.shared.clone(), org, landed: false };
             // It goes on in a task of its own after the first look at it.
             let _ = Span::none().in_scope(|| tasks::detached(flight.fly()).now_or_never());
         }
@@ -140,9 +140,10 @@ impl<C: Call> fmt::Debug for Batches<C> {
     }
 }
 
-/// One statement after the other, as long as anybody waits.
+/// One statement of an organisation after the other, as long as anybody there waits.
 struct Flight<C: Call> {
     shared: Arc<Shared<C>>,
+    org: Option<OrgId>,
     landed: bool,
 }
 
@@ -161,14 +162,45 @@ impl<C: Call> Flight<C> {
         }
     }
 
-    /// The oldest call that somebody still waits for, and those that go with it. Without one, this ends: under
-    /// the same lock, so that a call that comes now begins another.
+    /// The next calls. Without one, this ends: under the same lock, so that a call that comes now begins another.
     fn next(&mut self) -> Option<Vec<Waiting<C>>> {
         let mut state = self.shared.lock();
+        let batch = state.take_batch(self.org);
+        if batch.is_empty() {
+            state.land(self.org);
+            self.landed = true;
+            return None;
+        }
+        Some(batch)
+    }
+}
+
+impl<C: Call> State<C> {
+    fn new() -> Self {
+        Self { waiting: VecDeque::new(), next_id: 0, flights: HashMap::new() }
+    }
+
+    /// Has a call wait. Returns its id, and whether a flight begins with it, which is counted.
+    fn add_call(&mut self, call: C, caller: oneshot::Sender<Asked<C>>) -> (u64, bool) {
+        let (id, org) = (self.next_id, call.organisation());
+        self.next_id += 1;
+        self.waiting.push_back(Waiting { id, call, caller });
+        let flights = self.flights.entry(org).or_default();
+        let begins = *flights < C::FLIGHTS;
+        *flights += usize::from(begins);
+        (id, begins)
+    }
+
+    /// Takes the oldest call of an organisation that somebody still waits for, and those that go with it.
+    fn take_batch(&mut self, org: Option<OrgId>) -> Vec<Waiting<C>> {
         let mut batch: Vec<Waiting<C>> = Vec::new();
         let mut others = VecDeque::new();
         let mut bytes = 0;
-        for waiting in std::mem::take(&mut state.waiting) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            if waiting.call.organisation() != org {
+                others.push_back(waiting);
+                continue;
+            }
             if waiting.caller.is_closed() {
                 continue;
             }
@@ -183,20 +215,25 @@ impl<C: Call> Flight<C> {
                 others.push_back(waiting);
             }
         }
-        state.waiting = others;
-        if batch.is_empty() {
-            state.flights -= 1;
-            self.landed = true;
-            return None;
+        self.waiting = others;
+        batch
+    }
+
+    /// Ends a flight.
+    fn land(&mut self, org: Option<OrgId>) {
+        if let Some(flights) = self.flights.get_mut(&org) {
+            *flights -= 1;
+            if *flights == 0 {
+                self.flights.remove(&org);
+            }
         }
-        Some(batch)
     }
 }
 
 impl<C: Call> Drop for Flight<C> {
     fn drop(&mut self) {
         if !self.landed {
-            self.shared.lock().flights -= 1; // a panic, or a runtime that goes away
+            self.shared.lock().land(self.org); // a panic, or a runtime that goes away
         }
     }
 }
@@ -275,4 +312,50 @@ pub(crate) fn in_place<T>(
             Some(answer);
     }
     Ok(placed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Small(OrgId);
+
+    impl Call for Small {
+        type Answer = ();
+
+        const MAY_REPEAT: bool = true;
+
+        fn organisation(&self) -> Option<OrgId> {
+            Some(self.0)
+        }
+
+        fn goes_with(&self, _: &Self) -> bool {
+            true
+        }
+
+        fn run<'c>(calls: &'c [Self], _: &'c mut PgConnection) -> Answers<'c, ()> {
+            Box::pin(async { Ok(calls.iter().map(|_| Some(())).collect()) })
+        }
+    }
+
+    // Two statements of one organisation kept those of all others waiting.
+    #[test]
+    fn no_organisation_waits_for_statements_of_another() {
+        let (ours, theirs) = (OrgId::random(), OrgId::random());
+        let (mut state, mut callers) = (State::<Small>::new(), Vec::new());
+        let mut add = |state: &mut State<Small>, org| {
+            let (caller, answer) = oneshot::channel();
+            callers.push(answer);
+            state.add_call(Small(org), caller).1
+        };
+        let begun: Vec<bool> = (0..4).map(|_| add(&mut state, ours)).collect();
+        assert_eq!(begun, [true, true, false, false], "more would carry fewer calls each");
+        assert_eq!(state.take_batch(Some(ours)).len(), 4);
+        assert!(add(&mut state, theirs));
+        assert!(!add(&mut state, ours));
+        assert_eq!(state.take_batch(Some(theirs)).len(), 1, "and nobody takes theirs along");
+        state.land(Some(theirs));
+        assert_eq!(state.flights, HashMap::from([(Some(ours), 2)]), "who has none is forgotten");
+        assert_eq!(state.take_batch(Some(ours)).len(), 1);
+    }
 }

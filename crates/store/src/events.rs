@@ -169,6 +169,10 @@ impl Call for Read {
 
     const MAY_REPEAT: bool = true;
 
+    fn organisation(&self) -> Option<OrgId> {
+        Some(self.org)
+    }
+
     fn goes_with(&self, other: &Self) -> bool {
         let small = self.limit == other.limit && self.limit <= SHARED_LIMIT;
         small && self.org == other.org && self.session != other.session

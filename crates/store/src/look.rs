@@ -1,7 +1,7 @@
 //! The look that a drain's first write is based on.
 
 use domain::{
-    Claim, EventId, FencingToken, RecordedEvent, Seq, SessionEvent, SessionRef, Stamp, Taken,
+    Claim, EventId, FencingToken, OrgId, RecordedEvent, Seq, SessionEvent, SessionRef, Stamp, Taken,
 };
 use sqlx::PgConnection;
 
@@ -103,6 +103,10 @@ impl Call for Look {
     type Answer = Seen;
 
     const MAY_REPEAT: bool = true;
+
+    fn organisation(&self) -> Option<OrgId> {
+        Some(self.session.org)
+    }
 
     fn goes_with(&self, other: &Self) -> bool {
         // A log that is read from its beginning may be long: not many of those at once.

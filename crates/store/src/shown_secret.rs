@@ -54,6 +54,10 @@ impl Call for ShownSecret {
     /// Lookups and sweeps have the other connections.
     const FLIGHTS: usize = 1;
 
+    fn organisation(&self) -> Option<OrgId> {
+        None
+    }
+
     fn goes_with(&self, _: &Self) -> bool {
         true
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use domain::{Claim, DrainEnd, EventId, FencingToken, Seq, SessionRef, Stamp, TimestampMs};
+use domain::{Claim, DrainEnd, EventId, FencingToken, OrgId, Seq, SessionRef, Stamp, TimestampMs};
 use sqlx::PgConnection;
 
 use crate::StoreError;
@@ -111,6 +111,10 @@ impl Call for Arc<Write> {
     /// The second of two equal writes finds the head moved, as if it had been another's: see
     /// [`crate::UnansweredWrite`].
     const MAY_REPEAT: bool = false;
+
+    fn organisation(&self) -> Option<OrgId> {
+        Some(self.session.org)
+    }
 
     fn bytes(&self) -> usize {
         let events: usize = self.payloads.iter().map(String::len).sum();
