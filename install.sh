@@ -39,12 +39,10 @@ fetch() {
 # Prints the SHA-256 sum of a file.
 compute_sum() {
   if have sha256sum; then
-    sha256sum "$1"
-  elif have shasum; then
-    shasum -a 256 "$1"
+    sha256sum "$1" | cut -d' ' -f1
   else
-    die "it needs sha256sum or shasum; install one of them"
-  fi | cut -d' ' -f1
+    shasum -a 256 "$1" | cut -d' ' -f1
+  fi
 }
 
 find_platform() {
@@ -111,6 +109,7 @@ main() {
   [ -n "$releases" ] || die "set OPENCODE_CLOUD_RELEASES to the address of the releases; there is no usual one yet"
   releases=${releases%/}
   find_platform
+  have sha256sum || have shasum || die "it needs sha256sum or shasum; install one of them"
   make_prefix
   work=$(mktemp -d)
   trap 'rm -rf "$work" "$prefix/bin/.opencode-cloud.$$"' EXIT

@@ -36,7 +36,7 @@ pub(crate) async fn make_stream(
         return Err(response);
     }
     let mut body = BytesMut::new();
-    let (mut is_stream, mut events) = (false, None);
+    let (mut is_stream, mut events, mut broken) = (false, None, None);
     while body.len() <= most {
         match tokio::time::timeout(silence, response.body.next()).await {
             Ok(Some(Ok(piece))) => body.extend_from_slice(&piece),
@@ -44,7 +44,12 @@ pub(crate) async fn make_stream(
                 events = make_events(protocol, &body);
                 break;
             }
-            Ok(Some(Err(_))) | Err(_) => break,
+            // One that breaks off is read as a stream, which tells why.
+            Ok(Some(Err(error))) => {
+                broken = Some(Err(error));
+                break;
+            }
+            Err(_) => break,
         }
         let start = body.trim_ascii_start();
         is_stream = BEGINNINGS.iter().any(|beginning| start.starts_with(beginning));
@@ -53,8 +58,9 @@ pub(crate) async fn make_stream(
             break;
         }
     }
-    is_stream |= events.is_some();
-    let start = stream::iter([Ok(events.unwrap_or_else(|| body.freeze()))]);
+    is_stream |= events.is_some() || broken.is_some();
+    let start = [Some(Ok(events.unwrap_or_else(|| body.freeze()))), broken];
+    let start = stream::iter(start.into_iter().flatten());
     response.body = start.chain(response.body).boxed();
     if is_stream { Ok(response) } else { Err(response) }
 }

@@ -263,9 +263,12 @@ async fn answer<T: DeserializeOwned>(
     })
 }
 
+/// The reason of a member whose answer did not come.
+const LATE: &str = "did not answer in time";
+
 fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        "did not answer in time".to_owned()
+        LATE.to_owned()
     } else if error.is_connect() {
         "does not accept connections".to_owned()
     } else {
@@ -283,6 +286,10 @@ impl Tried {
     }
 
     fn note_answer(&mut self, peer: &str, reason: String) {
+        // The last request of a call has little time left: an answer from before says more.
+        if reason == LATE && self.0.iter().any(|(known, _)| known == peer) {
+            return;
+        }
         self.0.retain(|(known, _)| known != peer);
         self.0.push((peer.to_owned(), reason));
         self.0.drain(..self.0.len().saturating_sub(8));
