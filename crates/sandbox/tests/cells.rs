@@ -74,6 +74,20 @@ async fn a_command_has_no_rights_that_it_could_gain() {
     }
 }
 
+/// A kernel that divides the processors between sessions gives a command as much as the whole service otherwise.
+#[tokio::test]
+async fn a_command_and_its_session_are_nice() {
+    for found in tiers(&[Tier::A, Tier::B, Tier::C], Limits::of_this_machine()).await {
+        let (_folder, place) = folder();
+        let look = "nice; cat /proc/self/autogroup 2>/dev/null || echo nice 10";
+        let command = script(look, &place, "nice");
+        let command = Command { cell: Cell { shown: None, ..command.cell.clone() }, ..command };
+        let text = run(&found.sandbox, command).await.output.head;
+        let ends: Vec<_> = text.lines().map(|line| line.rsplit(' ').next()).collect();
+        assert_eq!(ends, [Some("10"), Some("10")], "{}: {text}", found.tier);
+    }
+}
+
 /// Finding security-3: with a folder of `PATH` below `/tmp`, which the new root covers, no cell could be made.
 #[tokio::test]
 async fn tools_below_tmp_are_shown_in_cells() {
