@@ -313,7 +313,8 @@ async fn the_prompt_is_read_from_a_pipe_only_when_it_is_not_an_argument() {
 async fn wrong_uses_exit_with_2_and_say_what_is_right() {
     let (code, _, err) = cli("http://127.0.0.1:1", &["run"]).await;
     assert_eq!((code, err.contains("no prompt")), (Some(2), true), "{err}");
-    let (code, _, err) = cli("http://127.0.0.1:1", &["run", "x", "--directory", "/no/such"]).await;
+    let service = Service::start(vec![whole()]).await;
+    let (code, _, err) = cli(&service.url, &["run", "x", "--directory", "/no/such"]).await;
     assert_eq!((code, err.contains("/no/such")), (Some(2), true), "{err}");
     let (code, _, err) = cli("http://127.0.0.1:1", &["run", "x", "--bogus"]).await;
     assert_eq!((code, err.contains("--bogus")), (Some(2), true), "{err}");

@@ -99,15 +99,26 @@ pub(crate) async fn find(
         && let Some(local) = local_directory(&state, &looker, &named).await?
     {
         let found = find_names(&state, &looker, &named, &local, query.search(MAX_FOUND)).await?;
-        return Ok(Json(found.into_iter().map(shown_path).collect()));
+        // Who looks for directories may look for this project, by its own name.
+        let own = wants_projects.then(|| find_projects(&known, &base, &query.query));
+        let found = own.into_iter().flatten().chain(found.into_iter().map(shown_path));
+        return Ok(Json(found.take(MAX_FOUND).collect()));
     }
     if !wants_projects && (is_project || query.dirs.as_deref() != Some("true")) {
         return Err(ApiError::NotOffered(NO_FILES));
     }
-    let wanted = query.query.to_lowercase();
-    let found = known.iter().filter(|known| known.to_lowercase().contains(&wanted));
-    let found = found.filter_map(|known| below(known, &base));
-    Ok(Json(found.take(MAX_FOUND).map(|path| format!("{path}/")).collect()))
+    Ok(Json(find_projects(&known, &base, &query.query).take(MAX_FOUND).collect()))
+}
+
+/// Finds the projects in `base`, or at it, whose paths have these words.
+fn find_projects(
+    known: &BTreeSet<String>,
+    base: &str,
+    words: &str,
+) -> impl Iterator<Item = String> {
+    let words = words.to_lowercase();
+    let found = known.iter().filter(move |known| known.to_lowercase().contains(&words));
+    found.filter_map(move |known| below(known, base)).map(|path| format!("{path}/"))
 }
 
 /// Finds files and directories by their names, in the newer shape.

@@ -45,6 +45,7 @@ async fn answer(method: Method, uri: Uri, body: Bytes) -> Response {
     }
     let answer = match (method, path) {
         ("GET", "/readyz" | "/healthz") => json!({}),
+        ("GET", "/platform/me") => json!({ "local_paths": true }),
         ("GET", "/platform/session") => json!([session(), session()]),
         ("POST", "/platform/session/import") => json!({
             "session": session(), "events": 123, "files": "left", "leftOut": [SENTENCE],
