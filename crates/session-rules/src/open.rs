@@ -47,7 +47,10 @@ impl Rules<'_> {
     ) -> Verdict<Next> {
         lose_title(draft);
         let history = draft.history();
-        let continuing = taken.was_open && history.wants_turn() && history.revert().is_none();
+        let continuing = taken.was_open
+            && history.is_serving()
+            && history.wants_turn()
+            && history.revert().is_none();
         let is_missing = matches!(self.workspace, WorkspaceState::Missing(_));
         if let WorkspaceState::Missing(error) = self.workspace {
             let is_free = history.open_turn().is_none()

@@ -17,6 +17,13 @@ impl History {
         let controls = state.controls.iter().map(|control| control.woken);
         state.serves || prompts.chain(controls).any(|woken| woken > state.parked)
     }
+
+    /// Returns whether the drain that has not ended has taken an input or begun a turn. One that another worker has only
+    /// begun has not: it takes up nothing that an earlier drain has left without an answer.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.state.serves
+    }
 }
 
 impl State {

@@ -232,7 +232,7 @@ async fn a_pattern_finds_what_is_named_in_it() {
 // The public report pinchy#729: macOS spells `é` as two code points, and a model as one.
 #[tokio::test]
 async fn a_name_is_found_in_any_spelling_of_its_letters() {
-    let place = Place::new();
+    let place = Place::with_web(&[]);
     let (apart, joined) = ("re\u{301}sume\u{301}", "r\u{e9}sum\u{e9}");
     place.file(&format!("{apart}/{apart}.txt"), "one\n");
     let path = format!("{joined}/{joined}.txt");
