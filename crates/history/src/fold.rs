@@ -67,6 +67,8 @@ struct State {
     parked: Seq,
     /// Whether the drain that has not ended has taken an input or begun a turn.
     serves: bool,
+    /// Whether the drain before was interrupted and the session woken again: its work goes on in the next one.
+    resumes: bool,
     /// The last event that a Fork has copied; 0 in others. No drain of this session did what they say.
     copied: Seq,
     parent: Option<SessionId>,
@@ -395,7 +397,7 @@ impl History {
             SessionEvent::DrainEnded(_) => {
                 state.serves = false;
                 state.interrupt = None;
-                state.resumed = false;
+                state.resumes = std::mem::take(&mut state.resumed);
                 state.failures = 0;
                 state.silence = Silence::default();
             }

@@ -138,10 +138,21 @@ fn try_become(
     let mut args = vec![c_string(request.program.as_os_str())?];
     args.extend(words(&request.args)?);
     let env = words(&request.env)?;
+    // A process that has changed its user does not own its files in `/proc`. Commands have another user than this one: none
+    // of them can look into it meanwhile.
+    let has_changed = ready.init != USER;
+    if has_changed {
+        set_dumpable_behavior(DumpableBehavior::Dumpable)
+            .map_err(at("cannot own the files of this process"))?;
+    }
     let _least_of_all = std::fs::write("/proc/self/oom_score_adj", "500");
     sys::be_nice();
     setsid().map_err(at("cannot make a session"))?;
     sys::lower_own_session();
+    if has_changed {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(at("cannot disown the files of this process"))?;
+    }
     limits::limit_process(ready.processes, request.share.file_bytes)
         .map_err(at("cannot limit the command"))?;
     if ready.init != USER {

@@ -265,6 +265,7 @@ pub(crate) fn be_nice() {
 /// A kernel with `sched_autogroup` divides the processors between sessions first: there each command would have as much as
 /// the service and its database together, however nice it is. See sched(7).
 pub(crate) fn lower_own_session() {
+    // Some kernels have none, and those that do take ten wishes a second: a command that comes too soon keeps its share.
     let _not_there = std::fs::write("/proc/self/autogroup", NICE.to_string());
 }
 

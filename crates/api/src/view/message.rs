@@ -315,7 +315,9 @@ pub(crate) fn error_view(error: &SessionError, provider: &str) -> Value {
     let name = code.known().map_or(StockError::Unknown, stock_error);
     let data = match name {
         StockError::Auth => json!({ "providerID": provider, "message": message, "code": code }),
-        StockError::Api => json!({ "message": message, "isRetryable": false, "code": code }),
+        StockError::Api => {
+            json!({ "message": message, "isRetryable": false, "metadata": { "code": code } })
+        }
         StockError::Aborted | StockError::Unknown => json!({ "message": message, "code": code }),
     };
     json!({ "name": name.as_str(), "data": data })

@@ -75,6 +75,7 @@ async fn directories_of_projects_are_found_and_nothing_else() -> Result<()> {
     std::fs::create_dir_all(world.directory.path().join("a/one/src"))?;
     std::fs::write(world.directory.path().join("a/one/src/lib.rs"), "")?;
     assert_eq!(get(find("", &one)).await, json!(["src/"]));
+    assert_eq!(get(find("one", &one)).await, json!(["/"]), "the project itself");
     let listed = get(format!("/file?path=&directory={top}")).await;
     let node = json!({ "name": "a", "path": "a/", "absolute": format!("{top}/a"), "type": "directory", "ignored": false });
     assert_eq!(listed, json!([node]));

@@ -18,11 +18,12 @@ impl History {
         state.serves || prompts.chain(controls).any(|woken| woken > state.parked)
     }
 
-    /// Returns whether the drain that has not ended has taken an input or begun a turn. One that another worker has only
-    /// begun has not: it takes up nothing that an earlier drain has left without an answer.
+    /// Returns whether the drain that has not ended has taken an input or begun a turn, or goes on with the work of one that
+    /// was interrupted and resumed. One that another worker has only begun does neither: it takes up nothing that an earlier
+    /// drain has left without an answer.
     #[must_use]
     pub fn is_serving(&self) -> bool {
-        self.state.serves
+        self.state.serves || self.state.resumes
     }
 }
 

@@ -99,26 +99,25 @@ pub(crate) async fn find(
         && let Some(local) = local_directory(&state, &looker, &named).await?
     {
         let found = find_names(&state, &looker, &named, &local, query.search(MAX_FOUND)).await?;
-        // Who looks for directories may look for this project, by its own name.
-        let own = wants_projects.then(|| find_projects(&known, &base, &query.query));
-        let found = own.into_iter().flatten().chain(found.into_iter().map(shown_path));
-        return Ok(Json(found.take(MAX_FOUND).collect()));
+        // Who looks for directories may look for this project, by its own name: last, since it is no name in it.
+        let wants_directories = wants_projects || query.dirs.as_deref() == Some("true");
+        let is_own = is_project && wants_directories && is_named(&base, &query.query);
+        let found = found.into_iter().map(shown_path).chain(is_own.then(|| "/".to_owned()));
+        return Ok(Json(found.collect()));
     }
     if !wants_projects && (is_project || query.dirs.as_deref() != Some("true")) {
         return Err(ApiError::NotOffered(NO_FILES));
     }
-    Ok(Json(find_projects(&known, &base, &query.query).take(MAX_FOUND).collect()))
+    let wanted = query.query.to_lowercase();
+    let found = known.iter().filter(|known| known.to_lowercase().contains(&wanted));
+    let found = found.filter_map(|known| below(known, &base));
+    Ok(Json(found.take(MAX_FOUND).map(|path| format!("{path}/")).collect()))
 }
 
-/// Finds the projects in `base`, or at it, whose paths have these words.
-fn find_projects(
-    known: &BTreeSet<String>,
-    base: &str,
-    words: &str,
-) -> impl Iterator<Item = String> {
-    let words = words.to_lowercase();
-    let found = known.iter().filter(move |known| known.to_lowercase().contains(&words));
-    found.filter_map(move |known| below(known, base)).map(|path| format!("{path}/"))
+/// Returns whether the last part of a directory's path has these words, which are some.
+fn is_named(directory: &str, words: &str) -> bool {
+    let name = parts(directory).next_back().unwrap_or_default();
+    !words.is_empty() && name.to_lowercase().contains(&words.to_lowercase())
 }
 
 /// Finds files and directories by their names, in the newer shape.
@@ -168,7 +167,7 @@ fn base(state: &ApiState, named: &Named) -> String {
     format!("/{}", parts(base).collect::<Vec<_>>().join("/"))
 }
 
-fn parts(path: &str) -> impl Iterator<Item = &str> {
+fn parts(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".")
 }
 
