@@ -70,7 +70,7 @@ impl LiveOutput {
 mod tests {
     use super::*;
 
-    fn seen(pieces: &[&str]) -> Option<OutputEnd> {
+    fn see_end(pieces: &[&str]) -> Option<OutputEnd> {
         let live = LiveOutput::default();
         pieces.iter().for_each(|piece| live.push(piece));
         live.take_new()
@@ -94,8 +94,8 @@ mod tests {
     fn a_long_output_shows_its_last_whole_lines() {
         let lines: Vec<String> = (0..10_000).map(|n| format!("line {n} é\n")).collect();
         let whole = lines.concat();
-        let many = seen(&lines.iter().map(String::as_str).collect::<Vec<_>>());
-        let once = seen(&[&whole]);
+        let many = see_end(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let once = see_end(&[&whole]);
         assert_eq!(many, once);
         let OutputEnd { omitted, text } = once.expect("there is text");
         assert!(text.len() <= MAX_BYTES && text.len() > MAX_BYTES - 20, "{}", text.len());
@@ -106,10 +106,10 @@ mod tests {
     #[test]
     fn a_long_line_is_cut_between_characters() {
         let long = "é".repeat(20_001);
-        let OutputEnd { omitted, text } = seen(&[&long]).expect("there is text");
+        let OutputEnd { omitted, text } = see_end(&[&long]).expect("there is text");
         assert_eq!(omitted + text.len() as u64, 40_002);
         assert!(text.len() <= MAX_BYTES && text.chars().all(|c| c == 'é'));
-        let ended = seen(&[&long, "\n"]).expect("there is text");
+        let ended = see_end(&[&long, "\n"]).expect("there is text");
         assert!(ended.text.ends_with("é\n"), "its line is the last one");
     }
 }

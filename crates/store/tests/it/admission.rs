@@ -206,7 +206,7 @@ async fn an_inbox_takes_sixteen_mebibytes() {
     assert_eq!(world.store.violations(world.org, false).await.expect("an answer"), []);
 }
 
-// An inbox of a thousand inputs cost each of its admissions a look at all of them: 3.7 ms of Postgres, on the average.
+// An inbox of a thousand inputs cost each of its admissions a look at all of them: some 3.5 ms of Postgres, on the average.
 #[tokio::test]
 async fn an_inbox_that_surely_has_room_is_not_counted() {
     let world = World::new().await;
