@@ -51,6 +51,7 @@ pub use event::{
     TitleEnded, TitleStarted, TitledBy, ToolAnswered, ToolAsked, ToolCalled, ToolIntent,
     ToolSettled, ToolStarted, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
     UnknownEvent, WakeRequested, WakeScope, WorkspaceRestored, WorkspaceSnapshotted,
+    ends_with_written_call,
 };
 pub use feature::{Feature, FeatureLevel};
 pub use id::{

@@ -213,6 +213,7 @@ impl From<DecodeError> for LlmError {
             DecodeError::Provider(error) => Self::accepted(reason, &error.message),
             DecodeError::Truncated
             | DecodeError::Damaged { .. }
+            | DecodeError::Failed { .. }
             | DecodeError::Malformed { .. }
             | DecodeError::TooLarge { .. } => Self::accepted(reason, &error.to_string()),
         }

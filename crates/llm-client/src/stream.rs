@@ -230,6 +230,7 @@ impl Reading {
         match decoder.finish() {
             Ok(mut events) => {
                 self.said_bytes += events.iter().map(said_bytes).sum::<usize>();
+                check_end(&events)?;
                 self.check_said(&events)?;
                 let estimated = torn.then(|| self.estimated());
                 for event in &mut events {
@@ -291,6 +292,18 @@ impl Reading {
         error.request_id = self.request_id.take();
         redacted(&self.redactor, error)
     }
+}
+
+/// Refuses an answer that the provider ended with an error. Another try may succeed; what came of this one is kept as that
+/// of a stream that broke off.
+fn check_end(events: &[LlmEvent]) -> Result<(), LlmError> {
+    let is_failed =
+        |event: &LlmEvent| matches!(event, LlmEvent::Finish { reason: FinishReason::Error, .. });
+    if events.iter().any(is_failed) {
+        let reason = ErrorReason::InvalidOutput { incomplete_stream: true };
+        return Err(LlmError::accepted(reason, "the provider ended the answer with an error"));
+    }
+    Ok(())
 }
 
 /// Returns the number of bytes in an event that the model wrote.

@@ -22,6 +22,12 @@ pub enum DecodeError {
         /// The problem, bounded in length.
         message: String,
     },
+    /// The provider ended the answer with an error, such as a call that it could not read itself. A retry may succeed.
+    #[error("the provider ended the answer with an error: {message}")]
+    Failed {
+        /// The provider's words, bounded in length.
+        message: String,
+    },
     /// The stream passed a bound on the data that we keep.
     #[error("the stream holds more than {max} {what}")]
     TooLarge {
@@ -43,15 +49,23 @@ impl DecodeError {
         Self::Malformed { message }
     }
 
+    /// Makes the error of an answer that its provider ended with these words.
+    pub(crate) fn failed(message: &str) -> Self {
+        let message = truncate(message, ProviderError::MAX_MESSAGE_BYTES).to_owned();
+        Self::Failed { message }
+    }
+
     /// Turns a malformed frame after good ones into damage: a server that speaks the protocol does not stop
     /// speaking it.
     #[must_use]
     pub fn after_good_frames(self) -> Self {
         match self {
             Self::Malformed { message } => Self::Damaged { message },
-            Self::Truncated | Self::Damaged { .. } | Self::TooLarge { .. } | Self::Provider(_) => {
-                self
-            }
+            Self::Truncated
+            | Self::Damaged { .. }
+            | Self::Failed { .. }
+            | Self::TooLarge { .. }
+            | Self::Provider(_) => self,
         }
     }
 
@@ -59,7 +73,7 @@ impl DecodeError {
     #[must_use]
     pub fn reason(&self) -> ErrorReason {
         match self {
-            Self::Truncated | Self::Damaged { .. } => {
+            Self::Truncated | Self::Damaged { .. } | Self::Failed { .. } => {
                 ErrorReason::InvalidOutput { incomplete_stream: true }
             }
             Self::Malformed { .. } | Self::TooLarge { .. } => {

@@ -122,7 +122,22 @@ fn each_version_writes_its_bytes() {
     let wrapped = r#""arguments":"{\"invalid_json\":\"{\\\"broken\\\":\"}""#;
     let version_2 = VERSION_1.replace(broken, wrapped);
     common::assert_version(RESPONSES, 2, &full_request(), &version_2);
-    assert_eq!(RESPONSES.wire_version(), 2, "keep these and add one for the new version");
+    common::assert_version(RESPONSES, 3, &full_request(), &version_2);
+    assert_eq!(RESPONSES.wire_version(), 3, "keep these and add one for the new version");
+}
+
+// Since version 3. Its provider refuses reasoning without a following item, for ever.
+#[test]
+fn reasoning_that_nothing_follows_is_left_out() {
+    let state = r#"{"openai":{"model":"m","itemId":"rs_1","encryptedContent":"secret"}}"#;
+    let thought = || Part::Reasoning(text("hm", state));
+    let said = vec![
+        Message::assistant(vec![thought()]),
+        Message::assistant(vec![thought(), Part::text("So."), thought()]),
+    ];
+    let sent = input(said);
+    let kinds: Vec<_> = sent.as_array().unwrap().iter().map(|item| &item["type"]).collect();
+    assert_eq!(kinds, [&json!("reasoning"), &json!(null)]);
 }
 
 #[test]

@@ -34,6 +34,10 @@ Continue from where it stopped; do not repeat what was already said or done.</no
 const SILENT: &str = "<notice>The previous response ended without text and without a tool call, so nobody has an answer. \
 If work is left, go on with it; if it is done, say so in a sentence.</notice>";
 
+/// The notice after an answer that ends with a call that is written as text.
+const CALL_AS_TEXT: &str = "<notice>The previous response ended with a tool call that was written as text, so nothing was \
+run. Call the tool itself if the call is meant.</notice>";
+
 /// The notice after a takeover that left the outcome of a call unknown.
 const RECOVERED: &str = "<notice>The worker that ran this session stopped, and another one took over. A call whose \
 result says that its outcome is unknown may or may not have had its effect: check the workspace first.</notice>";
@@ -121,11 +125,13 @@ impl Rules<'_> {
         }
         let last = self.is_last_step(draft.history()) && !mutated!(LastStepRuns);
         let is_silent = said.reply.is_silent();
-        let asks_again = is_silent && !last && draft.history().silent_replies() == 0;
+        let writes_call = said.reply.writes_call();
+        let asks_again =
+            (is_silent || writes_call) && !last && draft.history().silent_replies() == 0;
         if is_silent && !asks_again {
             return Verdict::Leave(Replied::Refused(silence()));
         }
-        if !observed.is_seen() && (is_silent || waits(draft.history())) {
+        if !observed.is_seen() && (asks_again || waits(draft.history())) {
             return Verdict::Leave(Replied::LookFirst);
         }
         draft.push(AttemptEnded {
@@ -153,10 +159,11 @@ impl Rules<'_> {
             return Verdict::Write(Replied::Calls, DrainEnd::Keep, Site::Replied);
         }
         settle_turn(draft, said, TurnOutcome::Completed, None);
-        if is_silent {
-            notice(draft, NoticeKind::Continuation, SILENT);
+        if asks_again {
+            let text = if is_silent { SILENT } else { CALL_AS_TEXT };
+            notice(draft, NoticeKind::Continuation, text);
         }
-        self.cross(draft, is_silent, observed).map(Replied::Crossed)
+        self.cross(draft, asks_again, observed).map(Replied::Crossed)
     }
 
     /// Settles the turn after every body has ended, and crosses the boundary after it. Returns `Leave(None)` without

@@ -321,7 +321,10 @@ fn is_whole(rule: &ToolRule) -> bool {
 
 fn is_about(rule: &ToolRule, action: &str) -> bool {
     let own = std::iter::once(&action);
-    own.chain(rule_names(action)).any(|name| is_like(&rule.permission, name))
+    // Other products write `Bash`.
+    let is_named =
+        |name: &&str| is_like(&rule.permission, name) || rule.permission.eq_ignore_ascii_case(name);
+    own.chain(rule_names(action)).any(is_named)
 }
 
 fn has(rule: &ToolRule, text: &str) -> bool {

@@ -117,6 +117,12 @@ impl Reply {
         self.parts.iter().all(ReplyPart::says_nothing)
     }
 
+    /// Returns whether it has no call, and ends with one that is written as text.
+    #[must_use]
+    pub fn writes_call(&self) -> bool {
+        domain::ends_with_written_call(&self.parts)
+    }
+
     /// Returns all its text so far, without reasoning.
     #[must_use]
     pub fn text_so_far(&self) -> String {

@@ -1,4 +1,5 @@
-//! Reads permission rules: `"bash": "ask"`, `"bash": {"git push*": "deny"}` and the older `tools: {"bash": false}`.
+//! Reads permission rules: `"bash": "ask"`, `"bash": {"git push*": "deny"}` and the older `tools: {"bash": false}`. Names of
+//! tools count in any case, and `"Bash(git push:*)": "deny"` means what it means in other products.
 
 use domain::{RuleAction, ToolRule, Word as _, rule_names};
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,15 @@ use crate::tree::{Entry, Node, Tree};
 
 /// The longest name or pattern of a rule, in bytes.
 const MAX_PATTERN: usize = 1024;
-/// The tools that have more than one name.
-const NAMED: [&str; 6] = ["shell", "edit", "glob", "read", "grep", "skill"];
+/// The tools that rules are about, by their own names.
+const TOOLS: [&str; 9] =
+    ["shell", "edit", "glob", "read", "grep", "skill", "todowrite", "todoread", "webfetch"];
+
+/// A name that other products have for a tool, in small letters, and its name here.
+const FOREIGN: [(&str, &str); 2] = [("ls", "list"), ("notebookedit", "edit")];
+/// Actions that are no tool's, and tools of other products that may come.
+const OTHERS: [&str; 7] =
+    ["external_directory", "doom_loop", "task", "lsp", "websearch", "codesearch", "question"];
 
 /// A rule with its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,16 +31,16 @@ pub(crate) struct Rule {
 
 /// Returns the action that a name in a rule stands for: one name for all [`rule_names`] of a tool.
 pub(crate) fn action_of(name: &str) -> &str {
-    NAMED.into_iter().find(|tool| rule_names(tool).contains(&name)).unwrap_or(name)
+    TOOLS.into_iter().find(|tool| rule_names(tool).contains(&name)).unwrap_or(name)
 }
 
 /// Reads the value of `permission`.
 pub(crate) fn permission(node: &Node, remarks: &mut Remarks<'_>) -> Vec<Rule> {
     match &node.value {
-        Tree::Text(text) => effect(text, node.line, remarks)
-            .map(|e| rule("*", "*", e, node.line, remarks))
-            .into_iter()
-            .collect(),
+        Tree::Text(text) => {
+            let effect = effect(text, node.line, remarks);
+            effect.map(|e| rule("*", "*", e, node.line, remarks)).into_iter().collect()
+        }
         Tree::Map(entries) => entries.iter().flat_map(|entry| of_action(entry, remarks)).collect(),
         Tree::List(nodes) => nodes.iter().filter_map(|node| of_list(node, remarks)).collect(),
         Tree::Null | Tree::Bool(_) | Tree::Number(_) => {
@@ -49,10 +57,10 @@ fn of_action(entry: &Entry, remarks: &mut Remarks<'_>) -> Vec<Rule> {
     let Entry { key, value } = entry;
     match &value.value {
         _ if !is_short(key, value.line, remarks) => Vec::new(),
-        Tree::Text(text) => effect(text, value.line, remarks)
-            .map(|e| rule(key, "*", e, value.line, remarks))
-            .into_iter()
-            .collect(),
+        Tree::Text(text) => {
+            let effect = effect(text, value.line, remarks);
+            effect.map(|e| rule(key, "*", e, value.line, remarks)).into_iter().collect()
+        }
         Tree::Map(entries) => {
             let mut rules = Vec::new();
             for Entry { key: pattern, value } in entries {
@@ -108,7 +116,8 @@ fn of_list(node: &Node, remarks: &mut Remarks<'_>) -> Option<Rule> {
     if !is_short(action, node.line, remarks) || !is_short(pattern, node.line, remarks) {
         return None;
     }
-    Some(rule(action, pattern, effect(word, node.line, remarks)?, node.line, remarks))
+    let effect = effect(word, node.line, remarks)?;
+    Some(rule(action, pattern, effect, node.line, remarks))
 }
 
 /// Reads the value of `tools`, the older form of `permission`.
@@ -136,6 +145,41 @@ pub(crate) fn tools(node: &Node, remarks: &mut Remarks<'_>) -> Vec<Rule> {
     rules
 }
 
+/// Returns the name that a rule means, and the pattern in `Bash(git push:*)`.
+fn read_name(name: &str, line: u32, remarks: &mut Remarks<'_>) -> (String, Option<String>) {
+    let (tool, inner) = match name.strip_suffix(')').and_then(|name| name.split_once('(')) {
+        Some((tool, inner)) => (tool.trim(), Some(read_foreign_pattern(inner))),
+        None => (name, None),
+    };
+    let small = tool.to_ascii_lowercase();
+    let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == small).map(|(_, own)| *own);
+    let own = foreign.unwrap_or(&small);
+    let is_known =
+        OTHERS.contains(&own) || TOOLS.iter().any(|tool| rule_names(tool).contains(&own));
+    if is_known {
+        return (own.to_owned(), inner);
+    }
+    let message = format!("no tool has the name `{}`: this rule has no effect", shown(name));
+    if name.contains('(') {
+        remarks.stray(line, message);
+    } else if small != name {
+        remarks.note(line, message);
+    }
+    (name.to_owned(), None)
+}
+
+/// Returns a pattern of another product in our form: `git push:*` is `git push *`, and `./a` is `a`.
+fn read_foreign_pattern(inner: &str) -> String {
+    let inner = inner.trim();
+    let inner = inner.strip_prefix("./").unwrap_or(inner);
+    let inner = if inner.starts_with("//") { &inner[1..] } else { inner };
+    match inner.strip_suffix(":*") {
+        Some(command) => format!("{command} *"),
+        None if inner.is_empty() => "*".to_owned(),
+        None => inner.to_owned(),
+    }
+}
+
 fn effect(text: &str, line: u32, remarks: &mut Remarks<'_>) -> Option<RuleAction> {
     let effect = RuleAction::read(text);
     if effect.is_none() {
@@ -161,9 +205,23 @@ fn rule(
     pattern: &str,
     action: RuleAction,
     line: u32,
-    remarks: &Remarks<'_>,
+    remarks: &mut Remarks<'_>,
 ) -> Rule {
-    let rule = ToolRule { permission: permission.to_owned(), pattern: pattern.to_owned(), action };
+    let (permission, inner) = read_name(permission, line, remarks);
+    let pattern = match inner {
+        Some(inner) if pattern == "*" => inner,
+        Some(inner) => {
+            let message = format!(
+                "`{}` and `{}` are two patterns of one rule, and the stricter reading of both counts: write one",
+                shown(&inner),
+                shown(pattern)
+            );
+            remarks.note(line, message);
+            if action == RuleAction::Allow { inner } else { "*".to_owned() }
+        }
+        None => pattern.to_owned(),
+    };
+    let rule = ToolRule { permission, pattern, action };
     Rule { rule, path: remarks.path().to_owned(), line }
 }
 
@@ -204,6 +262,28 @@ mod tests {
         assert_eq!(read("\"ask\"").0, owned(&[("*", "*", "ask", 1)]));
         let list = r#"[{"action": "shell", "resource": "rm *", "effect": "deny"}]"#;
         assert_eq!(read(list).0, owned(&[("shell", "rm *", "deny", 1)]));
+    }
+
+    #[test]
+    fn names_and_patterns_of_other_products_count() {
+        let (rules, told) = read(
+            r#"{"Bash": "deny", "Bash(git push:*)": "deny", "Read(./.env)": "deny", "WebFetch": "ask",
+            "LS": "allow", "MultiEdit": "ask", "mcp_*": "ask"}"#,
+        );
+        let rules: Vec<_> = rules.iter().map(|(name, pattern, ..)| (&**name, &**pattern)).collect();
+        let expected = [
+            ("bash", "*"),
+            ("bash", "git push *"),
+            ("read", ".env"),
+            ("webfetch", "*"),
+            ("list", "*"),
+            ("multiedit", "*"),
+            ("mcp_*", "*"),
+        ];
+        assert_eq!((rules, told), (expected.to_vec(), Vec::new()));
+        let (rules, told) = read(r#"{"Bash(rm *": "deny", "Bash(rm *)": {"ls": "deny"}}"#);
+        assert_eq!(rules[1], ("bash".to_owned(), "*".to_owned(), "deny".to_owned(), 1));
+        assert!(told[0].contains("no effect") && told[1].contains("write one"), "{told:?}");
     }
 
     #[test]

@@ -14,6 +14,7 @@
 
 mod guises;
 mod paths;
+mod places;
 mod saved;
 mod script;
 mod shell;
@@ -215,13 +216,9 @@ impl Gathered {
     fn whole(&mut self, action: &'static str, text: &str) {
         let resources = vec![text.to_owned()];
         let action = action.to_owned();
-        self.needs.push(Need {
-            action,
-            resources,
-            save: Vec::new(),
-            is_opaque: true,
-            guises: Vec::new(),
-        });
+        let (save, guises) = (Vec::new(), Vec::new());
+        let need = Need { action, resources, save, is_opaque: true, guises };
+        self.needs.extend((!self.needs.contains(&need)).then_some(need));
     }
 
     /// Adds a path, and the directory outside to which it leads.

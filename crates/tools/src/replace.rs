@@ -7,11 +7,12 @@ use std::fs::{File, Permissions};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, readlinkat, renameat, unlinkat};
 use rustix::io::Errno;
 use sandbox::LocationLock;
 use sandbox::lock::{self, Held};
@@ -22,6 +23,8 @@ use crate::files::{LocationFiles, Refused};
 
 /// The number of retries if another call replaces a file between opening it and reading its name.
 const REPLACED_MEANWHILE: u32 = 100;
+/// The most symlinks to nothing, one to the next, as in Linux.
+const MAX_LINKS: u32 = 40;
 
 /// One lock for each group of files, so that parallel calls on the same file wait for each other.
 #[derive(Debug)]
@@ -90,7 +93,7 @@ fn resolve(files: &LocationFiles, path: &Path) -> Result<(PathBuf, Option<u32>),
     let mut tries = REPLACED_MEANWHILE;
     loop {
         let fd = match files.open(path, OFlags::PATH) {
-            Err(Refused::Missing) => return Ok((path.to_path_buf(), None)),
+            Err(Refused::Missing) => return Ok((follow_dangling(files, path)?, None)),
             Err(other) => return Err(other),
             Ok(fd) => fd,
         };
@@ -112,6 +115,25 @@ fn resolve(files: &LocationFiles, path: &Path) -> Result<(PathBuf, Option<u32>),
     }
 }
 
+/// Returns the path of a file that is to be made: where a symlink to nothing leads, as in a shell, else the path itself.
+fn follow_dangling(files: &LocationFiles, path: &Path) -> Result<PathBuf, Refused> {
+    let mut path = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let link = match files.open(&path, OFlags::PATH | OFlags::NOFOLLOW) {
+            Err(Refused::Missing) => return Ok(path),
+            Err(other) => return Err(other),
+            Ok(fd) => fd,
+        };
+        if FileType::from_raw_mode(fstat(&link)?.st_mode) != FileType::Symlink {
+            return Ok(path); // it was made meanwhile
+        }
+        let target = readlinkat(&link, "", Vec::new())?;
+        let beside = files.real_relative(&link)?;
+        path = beside.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(target.to_bytes()));
+    }
+    Err(Refused::Io(io::Error::other("its symlinks lead in a circle")))
+}
+
 fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -131,8 +153,7 @@ pub(crate) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Finds the target. Follows a symlink that stays in the Location; a symlink to nowhere is replaced
-    /// itself.
+    /// Finds the target. Follows a symlink that stays in the Location, also to what does not exist yet.
     pub(crate) fn find(
         files: &'a LocationFiles,
         locks: &'a FileLocks,

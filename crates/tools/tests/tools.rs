@@ -298,6 +298,13 @@ async fn write_makes_directories_keeps_modes_and_follows_inner_symlinks() {
     assert_eq!(place.content("run.sh"), "#!/bin/sh\n");
     assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o7777, 0o751);
     assert!(fs::symlink_metadata(place.root().join("link")).unwrap().is_symlink());
+    fs::create_dir(place.root().join("data")).unwrap();
+    symlink("data/new.txt", place.root().join("current")).unwrap();
+    place.ok("write", json!({"path": "current", "content": "made"})).await;
+    assert_eq!(place.content("data/new.txt"), "made");
+    assert!(fs::symlink_metadata(place.root().join("current")).unwrap().is_symlink());
+    symlink("circle", place.root().join("circle")).unwrap();
+    place.fails("write", json!({"path": "circle", "content": "x"})).await;
     assert!(place.fails("write", json!({"path": "a", "content": ""})).await.contains("not a file"));
     let names = place.ok("read", json!({"path": "."})).await;
     assert!(!names.contains("oc-tmp"), "{names}");

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use client::{Delta, DeltaKind};
 use domain::{
-    CallId, DrainOutcome, ModelRef, PartId, ReplyPart, SessionError, SessionEvent, TimestampMs,
-    ToolIntent, ToolSettled, ToolState, TurnOutcome,
+    CallId, DrainOutcome, Finish, ModelRef, PartId, ReplyPart, SessionError, SessionEvent,
+    TimestampMs, ToolIntent, ToolSettled, ToolState, TurnOutcome,
 };
 
 pub use detail::choose_diff_colour;
@@ -30,6 +30,9 @@ use crate::output::Look;
 use crate::wrap::shortened;
 use markdown::Markdown;
 
+/// What is told after an answer that is cut at the model's limit.
+const TOO_LONG: &str =
+    "the answer is not complete: it reached the model's limit of output tokens; ask for the rest";
 /// The columns of a terminal that does not say how many it has.
 const USUAL_WIDTH: usize = 80;
 
@@ -178,6 +181,10 @@ impl Renderer {
                     }
                 }
                 self.end_line(to);
+                let is_call = |part: &ReplyPart| matches!(part, ReplyPart::ToolCall { .. });
+                if replied.finish == Finish::Length && !replied.parts.iter().any(is_call) {
+                    self.note(TOO_LONG, to);
+                }
             }
             SessionEvent::RetryScheduled(retry) => {
                 let seconds = (retry.at - self.now).max(0) as f64 / 1_000.0;

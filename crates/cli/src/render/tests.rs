@@ -225,6 +225,16 @@ fn an_error_is_one_line_with_its_code() {
 }
 
 #[test]
+fn an_answer_that_met_the_limit_says_so() {
+    let mut renderer = Renderer::new(PIPE, PIPE);
+    let parts = json!([{"type": "text", "id": "prt_1", "text": "Once upon"}]);
+    let data = json!({"turn": "trn_1", "message": "msg_a", "parts": parts, "finish": "length"});
+    let printed = renderer.event(&event("turn.replied", &data));
+    assert_eq!(printed.out(), "Once upon\n");
+    assert!(printed.err().starts_with("the answer is not complete"), "{printed:?}");
+}
+
+#[test]
 fn every_kind_of_event_has_a_summary_of_one_line() {
     let events = [
         called("call_1", "a\nb"),

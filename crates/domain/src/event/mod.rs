@@ -37,6 +37,7 @@ pub use session::{
 pub use turn::{
     AttemptEnded, AttemptOutcome, AttemptStarted, ComponentList, ReplyPart, RetryScheduled,
     TextCheckpointed, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    ends_with_written_call,
 };
 pub use workspace::{
     FileChange, FileStatus, LeftFile, LeftReason, RevertCleared, RevertCommitted, RevertPaths,

@@ -224,6 +224,32 @@ pub enum ReplyPart {
     },
 }
 
+/// Returns whether a reply has no call, and the last of its text [writes](ReplyPart::writes_call) one.
+#[must_use]
+pub fn ends_with_written_call(parts: &[ReplyPart]) -> bool {
+    let is_text = |part: &&ReplyPart| matches!(part, ReplyPart::Text { .. });
+    let is_call = |part: &ReplyPart| matches!(part, ReplyPart::ToolCall { .. });
+    !parts.iter().any(is_call) && parts.iter().rfind(is_text).is_some_and(ReplyPart::writes_call)
+}
+
+/// How models write a tool call: its start and its end.
+const WRITTEN_CALLS: [(&str, &str); 11] = [
+    ("<tool_call>", "</tool_call>"),
+    ("<tool_calls>", "</tool_calls>"),
+    ("<function_call>", "</function_call>"),
+    ("<function_calls>", "</function_calls>"),
+    ("<invoke name=", "</invoke>"),
+    ("<function=", "</function>"),
+    ("<tool_use>", "</tool_use>"),
+    ("[TOOL_CALL]", "[/TOOL_CALL]"),
+    ("<|tool_call_begin|>", "<|tool_call_end|>"),
+    ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    (
+        "<\u{ff5c}tool\u{2581}calls\u{2581}begin\u{ff5c}>",
+        "<\u{ff5c}tool\u{2581}calls\u{2581}end\u{ff5c}>",
+    ),
+];
+
 impl ReplyPart {
     /// Returns text without provider state.
     #[must_use]
@@ -244,6 +270,21 @@ impl ReplyPart {
             Self::Text { text, .. } => text.trim().is_empty(),
             Self::Reasoning { .. } => true,
             Self::ToolCall { .. } | Self::HostedCall { .. } | Self::HostedResult { .. } => false,
+        }
+    }
+
+    /// Returns whether it is text that ends with a tool call in the words of a model's own template, which its server has not
+    /// understood.
+    #[must_use]
+    pub fn writes_call(&self) -> bool {
+        match self {
+            Self::Text { text, .. } => WRITTEN_CALLS.iter().any(|(start, end)| {
+                text.trim_end().strip_suffix(end).is_some_and(|before| before.contains(start))
+            }),
+            Self::Reasoning { .. }
+            | Self::ToolCall { .. }
+            | Self::HostedCall { .. }
+            | Self::HostedResult { .. } => false,
         }
     }
 

@@ -39,6 +39,8 @@ pub struct Decoder {
     code: Option<String>,
     kept_bytes: usize,
     reason: Option<FinishReason>,
+    /// Why the model stopped, in the provider's words.
+    message: Option<String>,
     usage: Option<Usage>,
 }
 
@@ -62,6 +64,7 @@ impl Decoder {
             code: None,
             kept_bytes: 0,
             reason: None,
+            message: None,
             usage: None,
         }
     }
@@ -111,9 +114,13 @@ impl Decoder {
     /// Ends the stream: closes the open part and returns `StepFinish` and `Finish`.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] if the stream gave no finish reason.
+    /// [`DecodeError::Truncated`] if the stream gave no finish reason, and [`DecodeError::Failed`] if it says in words what
+    /// went wrong.
     pub fn finish(mut self) -> Result<Vec<LlmEvent>, DecodeError> {
         let Some(reason) = self.reason else { return Err(DecodeError::Truncated) };
+        if let Some(message) = self.message.take().filter(|_| reason == FinishReason::Error) {
+            return Err(DecodeError::failed(&message));
+        }
         let mut events = Vec::new();
         self.close(None, &mut events);
         let calls = reason == FinishReason::Stop && !self.ids.is_empty();
@@ -133,6 +140,8 @@ impl Decoder {
         for part in content.parts.unwrap_or_default() {
             self.part(part, events)?;
         }
+        let message = candidate.finish_message.map(Text::into_string);
+        self.message = message.filter(|message| !message.trim().is_empty()).or(self.message.take());
         let word = candidate.finish_reason;
         self.reason = word.and_then(|word| FinishReason::from_word(&word)).or(self.reason);
         Ok(())

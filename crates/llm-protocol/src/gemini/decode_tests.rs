@@ -185,6 +185,11 @@ fn reasons_are_mapped_and_corrected() {
         assert_eq!(reason(blocked), FinishReason::ContentFilter, "{blocked}");
     }
     assert_eq!(reason("MALFORMED_FUNCTION_CALL"), FinishReason::Error);
+    let mut told = decoder();
+    let frame = r#"{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"no such tool: lookat"}]}"#;
+    told.push(frame).unwrap();
+    let error = told.finish().unwrap_err();
+    assert!(error.to_string().ends_with("with an error: no such tool: lookat"), "{error}");
     assert_eq!(reason("OTHER"), FinishReason::Unknown);
     let call = parts(r#"{"functionCall":{"name":"t"}}"#);
     assert_eq!(finish_of(&[&call, &end("STOP")]).0, FinishReason::ToolCalls);

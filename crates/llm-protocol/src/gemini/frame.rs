@@ -31,6 +31,8 @@ pub(super) struct Candidate<'a> {
     pub(super) content: Option<Content<'a>>,
     #[serde(borrow)]
     pub(super) finish_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) finish_message: Option<Text<'a>>,
 }
 
 #[derive(Deserialize, Default)]

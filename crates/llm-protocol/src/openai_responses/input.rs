@@ -11,7 +11,7 @@ use crate::json::RawJson;
 use crate::media::{data_url, not_shown};
 use crate::message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 use crate::message_json::can_carry;
-use crate::openai_responses::RAW_ARGUMENTS;
+use crate::openai_responses::{LONE_REASONING, RAW_ARGUMENTS};
 use crate::protocol::body::Source;
 use crate::request::SystemPart;
 use crate::state::StateOwner;
@@ -121,7 +121,10 @@ struct HostedState {
 
 pub(super) fn items(source: Source<'_>) -> Vec<Item<'_>> {
     let Source { request, dialect, owner, version } = source;
-    let raw_arguments = version <= RAW_ARGUMENTS;
+    let older = Older {
+        raw_arguments: version <= RAW_ARGUMENTS,
+        lone_reasoning: version <= LONE_REASONING,
+    };
     let role = match dialect.instructions {
         Some(Instructions::Developer) => "developer",
         Some(Instructions::System | Instructions::Wrapped) | None => Role::System.as_str(),
@@ -139,7 +142,7 @@ pub(super) fn items(source: Source<'_>) -> Vec<Item<'_>> {
             Role::System => items.extend(instructions(message, role, wrapped)),
             Role::User => items.extend(user(message)),
             Role::Assistant => {
-                assistant(message, owner, raw_arguments, &mut ids, &mut items);
+                assistant(message, owner, older, &mut ids, &mut items);
             }
             Role::Tool => items.extend(results(message, &ids)),
         }
@@ -201,15 +204,25 @@ fn input_media<'a>(mime: &'a str, data: &'a str) -> Content<'a> {
     }
 }
 
+/// What older versions of the written bytes did.
+#[derive(Clone, Copy)]
+struct Older {
+    /// A call's arguments are the model's text.
+    raw_arguments: bool,
+    /// Reasoning that no item of its message follows is sent.
+    lone_reasoning: bool,
+}
+
 /// Writes the model's text, thoughts and calls, in order.
 fn assistant<'a>(
     message: &'a Message,
     owner: &StateOwner,
-    raw_arguments: bool,
+    older: Older,
     ids: &mut CallIds<'a>,
     items: &mut Vec<Item<'a>>,
 ) {
     let first = items.len();
+    let mut answered = first;
     let mut exact: Vec<&str> = Vec::new();
     for part in message.content.iter().filter(|part| can_carry(message.role, part)) {
         match part {
@@ -224,7 +237,7 @@ fn assistant<'a>(
                     Item::Exact(item)
                 } else {
                     let (call_id, name) = (ids.of_call(id), tool_name(name));
-                    let arguments = if raw_arguments {
+                    let arguments = if older.raw_arguments {
                         Cow::Borrowed(arguments.as_str())
                     } else {
                         object_text(arguments)
@@ -234,6 +247,13 @@ fn assistant<'a>(
             }
             Part::ToolResult(result) => items.push(output(result, ids)),
         }
+        if !is_own_reasoning(part, owner) {
+            answered = items.len();
+        }
+    }
+    // Reasoning that nothing follows is refused: "reasoning was provided without its required following item".
+    if !older.lone_reasoning {
+        items.truncate(answered);
     }
     // A server that stores nothing cannot find reasoning by its id alone.
     let is_known = |item: &Item<'_>| match item {
@@ -287,6 +307,16 @@ fn reason<'a>(part: &'a TextPart, owner: &StateOwner, items: &mut Vec<Item<'a>>)
             let thought = Thought { id, summary, content, encrypted_content };
             items.push(Item::Typed(Typed::Reasoning(thought)));
         }
+    }
+}
+
+/// Returns whether a part becomes a reasoning item: text of another model's reasoning is an answer.
+fn is_own_reasoning(part: &Part, owner: &StateOwner) -> bool {
+    match part {
+        Part::Reasoning(part) => {
+            owner.read::<ReasoningState>(part.provider_metadata.as_ref()).is_some()
+        }
+        Part::Text(_) | Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => false,
     }
 }
 

@@ -29,10 +29,14 @@ use crate::protocol::Spec;
 ///
 /// - 1: a call's arguments are the model's text, even if it is not JSON.
 /// - 2: arguments are one JSON object, as in the other protocols.
-pub const WIRE_VERSION: u32 = 2;
+/// - 3: reasoning at the end of a message is left out.
+pub const WIRE_VERSION: u32 = 3;
 
 /// The last version that sent a call's arguments as the model wrote them.
 const RAW_ARGUMENTS: u32 = 1;
+
+/// The last version that sent reasoning that no item of its message follows.
+const LONE_REASONING: u32 = 2;
 
 /// The protocol's id, and its key in a request's `providerOptions`.
 pub const ID: &str = "openai-responses";

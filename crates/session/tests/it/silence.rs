@@ -30,6 +30,28 @@ async fn last_error(world: &World, session: &Session) -> Result<SessionError> {
     ended.error.context("an error")
 }
 
+// A server that does not know a model's template hands its calls on as text, and the work stopped there.
+#[tokio::test]
+async fn a_call_that_is_written_as_text_is_asked_for_once() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    let written = "I look.\n<tool_call>\n{\"name\": \"read\"}\n</tool_call>\n";
+    world.script(Script { times: Some(1), round: None, ..says("hello", 0, written) })?;
+    world.script(says("hello", 0, "Good morning."))?;
+    world.prompt(&session, "hello").await?;
+    ensure!(world.settle(&session).await? == [Completed]);
+    assert_eq!(world.answer(&session).await?, "Good morning.");
+    assert_eq!(notices(&world, &session).await?, 1);
+    world.script(Script { times: Some(2), round: None, ..says("again", 0, written) })?;
+    world.prompt(&session, "again").await?;
+    ensure!(world.settle(&session).await? == [Completed]);
+    assert_eq!(
+        (notices(&world, &session).await?, world.answer(&session).await?.trim()),
+        (2, written.trim())
+    );
+    world.check().await
+}
+
 // Finding reports 8: such an answer ended the session as completed, with an empty message and without a word.
 #[tokio::test]
 async fn an_answer_that_says_nothing_is_asked_for_once_more() -> Result<()> {

@@ -222,8 +222,7 @@ impl Checker {
     }
 
     fn interrupted(&mut self, target: &InterruptTarget, seq: i64) -> Result<(), Violation> {
-        self.inbox.parked = seq;
-        self.inbox.interrupted = seq;
+        self.inbox.interrupt(seq, *target != InterruptTarget::Parked);
         self.resumed = false;
         if let InterruptTarget::Turn { turn } = target {
             let open = self.turns.open().or(self.sides.compacting());
@@ -252,8 +251,7 @@ impl Checker {
         if parks {
             self.inbox.parked = self.inbox.parked.max(seq);
         }
-        self.inbox.continues = false;
-        self.inbox.serves = false;
+        self.inbox.end_drain();
         self.turns.failures = 0;
         self.drains.ended(ended.outcome, claim, seq)
     }

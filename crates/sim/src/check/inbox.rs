@@ -32,11 +32,17 @@ pub(super) struct Inbox {
     /// A wake before this number does not start a drain.
     pub(super) parked: i64,
     /// A wake before this interrupt is for nothing that waits.
-    pub(super) interrupted: i64,
+    interrupted: i64,
     /// The drain that has not ended has taken something, or has begun a turn.
     pub(super) serves: bool,
     /// The model has something to answer: queued input stays.
     pub(super) continues: bool,
+    /// The drain is told to stop.
+    stopping: bool,
+    /// Somebody has woken the session since: its next drain goes on with the interrupted work.
+    resumed: bool,
+    /// The drain goes on with work that was interrupted before it, so input that is only stored goes along.
+    resumes: bool,
     /// A Revert is staged, or was at the beginning of this write. Inputs that are only stored wait for its end.
     pub(super) holds: bool,
     /// The control that was delivered last.
@@ -89,7 +95,8 @@ impl Inbox {
             return Err(format!("I2: {message} was taken at {seq} and did not wait"));
         };
         let wanted = |other: &InputView| other.waits() && other.wake_seq > self.interrupted;
-        let goes_along = self.serves || self.continues || self.inputs.values().any(wanted);
+        let works = self.serves || self.continues || self.resumes;
+        let goes_along = works || self.inputs.values().any(wanted);
         // Its files have been put back already, so it may overtake inputs that came since.
         let put_back = input.control == Some(Control::Unrevert);
         ensure!(goes_along || put_back, "I2: {message} was taken and is only stored");
@@ -111,6 +118,20 @@ impl Inbox {
             input.status = InputStatus::Promoted;
         }
         Ok(())
+    }
+
+    /// An interrupt came. `stops`: it ends the drain, and not only the wakes of what waits.
+    pub(super) fn interrupt(&mut self, seq: i64, stops: bool) {
+        (self.parked, self.interrupted) = (seq, seq);
+        if stops {
+            (self.stopping, self.resumed) = (true, false);
+        }
+    }
+
+    /// A drain ended. What it was told and has served is over.
+    pub(super) fn end_drain(&mut self) {
+        (self.serves, self.continues, self.stopping) = (false, false, false);
+        self.resumes = std::mem::take(&mut self.resumed);
     }
 
     /// This write promotes a prompt of so many bytes.
@@ -171,6 +192,7 @@ impl Inbox {
     /// A wake came: for everything that waits, or for steering inputs and a control that is next.
     pub(super) fn woken(&mut self, scope: WakeScope, seq: i64) {
         self.last_wake = seq;
+        self.resumed |= scope == WakeScope::All && self.stopping;
         let queued = self.inputs.values().filter(|input| {
             input.waits() && input.control.is_none() && input.delivery == Delivery::Queue
         });

@@ -304,12 +304,12 @@ async fn arguments_that_are_no_json_are_told_as_each_can() {
     let read = json!({ "name": "read", "arguments": { "path": "a" } });
     client.put(json!([{ "tool_calls": [read], "malformed_arguments": true }])).await;
     for protocol in Protocol::ALL {
-        let said =
-            ask(&speak(&client, *protocol), &request(vec![Message::user("x")])).await.unwrap();
+        let said = ask(&speak(&client, *protocol), &request(vec![Message::user("x")])).await;
         if *protocol == Protocol::Gemini {
-            assert!(said.calls().is_empty());
-            assert_eq!(said.finish.unwrap().0, FinishReason::Error);
+            // It reads the arguments itself, and a try again may have better ones.
+            assert!(said.unwrap_err().is_retryable());
         } else {
+            let said = said.unwrap();
             assert_eq!(said.calls()[0].arguments, r#"{"path":"a""#, "{protocol:?}");
         }
     }

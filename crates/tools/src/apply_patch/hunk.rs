@@ -13,6 +13,12 @@ pub(crate) enum Part {
     Added(String),
 }
 
+impl Part {
+    fn is_added(&self) -> bool {
+        matches!(self, Self::Added(_))
+    }
+}
+
 /// Lines that follow each other, and what happens to them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Hunk {
@@ -71,7 +77,13 @@ pub(crate) fn apply(content: &str, hunks: &[Hunk]) -> Result<String, String> {
         }
         copied = at;
     }
+    let ends_added = copied == lines.len()
+        && hunks.last().and_then(|hunk| hunk.parts.last()).is_some_and(Part::is_added);
     copy(&mut after, &lines[copied..], line_end);
+    // A patch does not say whether the last line ends: it does as the file's last line did.
+    if ends_added && !content.is_empty() && !content.ends_with('\n') {
+        after.truncate(after.len() - line_end.len());
+    }
     Ok(after)
 }
 
@@ -195,8 +207,11 @@ mod tests {
         for (content, body, expected) in [
             ("a\nb\nc\n", "@@\n a\n-b\n+x\n c", "a\nx\nc\n"),
             ("a\nb\nc\nd\n", "@@\n-a\n+1\n@@\n c\n+2", "1\nb\nc\n2\nd\n"),
-            ("a\nb", " a\n-b\n+x", "a\nx\n"),
-            ("a\nb", "@@\n b\n+c", "a\nb\nc\n"),
+            ("a\nb", " a\n-b\n+x", "a\nx"),
+            ("a\nb", "@@\n b\n+c", "a\nb\nc"),
+            ("a\r\nb", "@@\n-b\n+c", "a\r\nc"),
+            ("a\nb", "@@\n-a\n+x", "x\nb"),
+            ("a\nb", "@@\n a\n-b", "a\n"),
             ("f\n x\ng\n x\n", "@@ g\n- x\n+ y", "f\n x\ng\n y\n"),
             ("f\n x\ng\n f\n x\n x\n", "@@ g\n@@ f\n- x\n+ y", "f\n x\ng\n f\n y\n x\n"),
             ("x\ny\nx\n", "@@\n-x\n+z\n*** End of File", "x\ny\nz\n"),

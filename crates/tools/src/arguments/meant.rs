@@ -38,15 +38,15 @@ const LISTS: [&str; 2] = ["todos", "questions"];
 /// Names of the one member of an object around the arguments.
 const WRAPPERS: [&str; 4] = ["arguments", "args", "input", "parameters"];
 
-/// Parses a text as JSON: without the code fence around it, without commas at the ends of its lists, and without objects
-/// that only repeat another or are empty.
+/// Parses a text as JSON: without the code fence around it, without commas at the ends of its lists, with line breaks in its
+/// strings, and without objects that only repeat another or are empty.
 pub(super) fn as_object(text: &str) -> Result<Value, serde_json::Error> {
     let text = without_fence(text);
     let value = match serde_json::from_str(text) {
         Ok(value) => value,
         Err(error) => match find_only_object(text) {
             Some(object) => object,
-            None => serde_json::from_str(&without_last_commas(text)).map_err(|_| error)?,
+            None => serde_json::from_str(&mend_text(text)).map_err(|_| error)?,
         },
     };
     Ok(unwrap_object(value))
@@ -82,20 +82,37 @@ pub(crate) fn without_fence(text: &str) -> &str {
     inner().unwrap_or(text)
 }
 
-/// Takes away each comma before a closing bracket.
-fn without_last_commas(text: &str) -> String {
-    let (mut mended, mut is_quoted, mut is_escaped) =
-        (String::with_capacity(text.len()), false, false);
-    for (at, c) in text.char_indices() {
-        if is_quoted {
-            is_quoted = c != '"' || is_escaped;
-            is_escaped = c == '\\' && !is_escaped;
-        } else if c == ',' && text[at + 1..].trim_start().starts_with(['}', ']']) {
-            continue;
-        } else {
-            is_quoted = c == '"';
+/// Takes away each comma before a closing bracket, and writes line breaks, tabs and backslashes within strings as JSON wants
+/// them: models write code as it is.
+fn mend_text(text: &str) -> String {
+    let (mut mended, mut is_quoted) = (String::with_capacity(text.len()), false);
+    let mut letters = text.char_indices();
+    while let Some((at, c)) = letters.next() {
+        match c {
+            '\\' if is_quoted => {
+                let rest = &text[at + 1..];
+                let is_code = |code: &str| code.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let is_escape = match rest.chars().next() {
+                    Some('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't') => true,
+                    Some('u') => rest.get(1..5).is_some_and(is_code),
+                    Some(_) | None => false,
+                };
+                mended.push(c);
+                if is_escape {
+                    mended.extend(letters.next().map(|(_, escaped)| escaped));
+                } else {
+                    mended.push(c);
+                }
+            }
+            '\n' if is_quoted => mended.push_str("\\n"),
+            '\r' if is_quoted => mended.push_str("\\r"),
+            '\t' if is_quoted => mended.push_str("\\t"),
+            ',' if !is_quoted && text[at + 1..].trim_start().starts_with(['}', ']']) => {}
+            c => {
+                is_quoted ^= c == '"';
+                mended.push(c);
+            }
         }
-        mended.push(c);
     }
     mended
 }
@@ -227,6 +244,19 @@ mod tests {
         let Value::Object(mut fields) = arguments else { panic!("an object") };
         in_own_terms(tool, &mut fields);
         Value::Object(fields)
+    }
+
+    // Public reports: models write code into a string as it is.
+    #[test]
+    fn strings_with_line_breaks_and_odd_escapes_are_read() {
+        for (text, meant) in [
+            ("{\"a\": \"x\n\ty\r\n\"}", "x\n\ty\r\n"),
+            (r#"{"a": "\d+\.\u12\\"}"#, r"\d+\.\u12\"),
+            (r#"{"a": "\"\u0041\n",}"#, "\"A\n"),
+        ] {
+            assert_eq!(as_object(text).unwrap(), json!({ "a": meant }), "{text}");
+        }
+        assert!(as_object("{\"a\": \"x").is_err());
     }
 
     #[test]

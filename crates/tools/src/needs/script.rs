@@ -24,6 +24,10 @@ const MAX_BACKTRACKS: usize = 4;
 /// The most commands and redirections of one script, with those within it.
 const MAX_PARTS: usize = 256;
 
+/// Commands of the shell that give values to the variables that their arguments name.
+const GIVES_VALUES: [&str; 8] =
+    ["read", "mapfile", "readarray", "getopts", "printf", "declare", "typeset", "local"];
+
 /// A command with nothing around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Simple {
@@ -53,11 +57,20 @@ pub(super) struct Redirected {
     pub(super) is_written: bool,
 }
 
+/// A value that a script gives a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    /// `None` if it is known only when the script runs.
+    pub(super) value: Option<Word>,
+}
+
 /// The parts of a script, in the order of its text.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     pub(super) commands: Vec<Simple>,
     pub(super) redirected: Vec<Redirected>,
+    pub(super) variables: Vec<Variable>,
 }
 
 /// Takes a script apart. `None` if it is no script, is beyond the bounds, or is too unusual to be sure.
@@ -186,7 +199,11 @@ impl Reader<'_> {
             CompoundCommand::Subshell(shell) => self.list(&shell.list),
             CompoundCommand::ForClause(clause) => {
                 for value in clause.values.iter().flatten() {
-                    self.word(&value.value)?;
+                    let word = self.word(&value.value)?;
+                    self.give(&clause.variable_name, Some(word));
+                }
+                if clause.values.is_none() {
+                    self.give(&clause.variable_name, None);
                 }
                 self.list(&clause.body.list)
             }
@@ -255,8 +272,27 @@ impl Reader<'_> {
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             self.item(item, &mut command)?;
         }
+        self.give_unknown(&command.words);
         self.script.commands.push(command);
         Some(())
+    }
+
+    /// Notes the variables to which a command of the shell gives values: nobody knows which.
+    fn give_unknown(&mut self, words: &[Word]) {
+        let gives = |name: &str| GIVES_VALUES.contains(&name);
+        if words.first().and_then(Word::exact).is_some_and(gives) {
+            // With `-n` a variable stands for another.
+            let names_other = |word: &Word| word.exact() == Some("-n");
+            let is_other = words.iter().any(names_other);
+            let names = words[1..].iter().filter_map(|word| word.text.as_deref());
+            let names = names.filter_map(|text| match text.split_once('=') {
+                Some((name, _)) => Some(name).filter(|_| is_other),
+                None => Some(text),
+            });
+            for name in names.map(str::to_owned).collect::<Vec<_>>() {
+                self.give(&name, None);
+            }
+        }
     }
 
     fn item(&mut self, item: &CommandPrefixOrSuffixItem, command: &mut Simple) -> Option<()> {
@@ -280,7 +316,16 @@ impl Reader<'_> {
         Some(())
     }
 
+    fn give(&mut self, name: &str, value: Option<Word>) {
+        self.script.variables.push(Variable { name: name.to_owned(), value });
+    }
+
     fn assignment(&mut self, assignment: &Assignment, whole: &str) -> Option<()> {
+        let (AssignmentName::VariableName(name) | AssignmentName::ArrayElementName(name, _)) =
+            &assignment.name;
+        let value = whole.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('='));
+        let is_text = matches!(assignment.value, AssignmentValue::Scalar(_));
+        self.give(name, value.filter(|_| is_text).and_then(Word::new));
         match &assignment.value {
             AssignmentValue::Scalar(_) => self.word(whole).map(|_| ()),
             AssignmentValue::Array(elements) => elements.iter().try_for_each(|(key, value)| {

@@ -1,68 +1,22 @@
 //! The needs of a shell command: one resource for each command in it.
 
+use super::places::{Place, Variables, is_device, list_places};
 use super::script::{self, MAX_BYTES, Redirected, Script, Simple};
 use super::word::Word;
-use super::wrapped::{Inner, base, inner, runs_arguments};
+use super::wrapped::{Inner, inner, runs_arguments};
 use super::{Gathered, guises, saved};
 
 /// The most commands around a command.
 const MAX_WRAPPED: usize = 8;
 /// The most resources, with their guises. A script with more is not taken apart.
 const MAX_RESOURCES: usize = 2_048;
-/// Programs whose arguments are paths, and whether each path is a directory.
-const OF_PATHS: [(&str, bool); 33] = [
-    ("cat", false),
-    ("cd", true),
-    ("chgrp", false),
-    ("chmod", false),
-    ("chown", false),
-    ("cp", false),
-    ("diff", false),
-    ("du", true),
-    ("file", false),
-    ("find", true),
-    ("head", false),
-    ("install", false),
-    ("less", false),
-    ("ln", false),
-    ("ls", true),
-    ("mkdir", true),
-    ("more", false),
-    ("mv", false),
-    ("pushd", true),
-    ("realpath", false),
-    ("rm", false),
-    ("rmdir", true),
-    ("rsync", false),
-    ("shred", false),
-    ("source", false),
-    (".", false),
-    ("stat", false),
-    ("tac", false),
-    ("tail", false),
-    ("tee", false),
-    ("touch", false),
-    ("tree", true),
-    ("unlink", false),
-];
-/// Files that hold nothing of anybody.
-const DEVICES: [&str; 8] = [
-    "/dev/null",
-    "/dev/stdin",
-    "/dev/stdout",
-    "/dev/stderr",
-    "/dev/tty",
-    "/dev/zero",
-    "/dev/random",
-    "/dev/urandom",
-];
-
 /// Adds what a command needs. `directory` is the session's.
 pub(super) fn add(command: &str, directory: &str, needs: &mut Gathered) {
     let mut own = Gathered::default();
     let mut taking = Taking {
         directory,
         needs: &mut own,
+        variables: Variables::default(),
         left: MAX_RESOURCES,
         is_saved: true,
         is_opaque: false,
@@ -80,6 +34,7 @@ pub(super) fn add(command: &str, directory: &str, needs: &mut Gathered) {
 struct Taking<'a> {
     directory: &'a str,
     needs: &'a mut Gathered,
+    variables: Variables,
     left: usize,
     /// Every resource has a pattern that may be saved.
     is_saved: bool,
@@ -92,7 +47,8 @@ impl Taking<'_> {
         if text.len() > MAX_BYTES {
             return None;
         }
-        let Script { commands, redirected } = script::read(text)?;
+        let Script { commands, redirected, variables } = script::read(text)?;
+        self.variables.extend(&variables, self.directory);
         commands.iter().try_for_each(|command| self.command(command, depth))?;
         redirected.iter().try_for_each(|file| self.redirected(file))
     }
@@ -118,10 +74,11 @@ impl Taking<'_> {
         self.left = self.left.checked_sub(guises.len())?;
         self.resource(shown, pattern)?;
         self.needs.add_guises(&guises);
-        self.paths(&command.words);
         self.is_opaque |= command.words[0].exact().is_none() || command.words[0].is_filled_in();
         self.is_opaque |= command.has_more && runs_arguments(&command.words[0]);
-        match inner(command) {
+        let inner = inner(command);
+        self.places(command, &inner);
+        match inner {
             Inner::Nothing => Some(()),
             Inner::Unclear => {
                 self.is_opaque = true;
@@ -151,19 +108,24 @@ impl Taking<'_> {
         Some(())
     }
 
-    /// Notes paths among the arguments that leave the directory.
-    fn paths(&mut self, words: &[Word]) {
-        let Some(name) = words.first().and_then(Word::exact) else { return };
-        let Some((_, is_directory)) = OF_PATHS.iter().find(|(known, _)| *known == base(name))
-        else {
-            return;
+    /// Notes paths among the arguments that leave the directory, but for those of the command that it runs.
+    fn places(&mut self, command: &Simple, inner: &Inner) {
+        let own = match inner {
+            Inner::Words(all) => {
+                let theirs: usize = all.iter().map(Vec::len).sum();
+                command.words.len().saturating_sub(theirs)
+            }
+            Inner::Nothing | Inner::Unclear | Inner::Script(_) => command.words.len(),
         };
-        for word in &words[1..] {
-            let Some(path) = word.text.as_deref().filter(|path| !path.starts_with('-')) else {
-                continue;
-            };
-            if !is_device(path) {
-                self.needs.outside(path, self.directory, *is_directory);
+        let (variables, directory) = (&self.variables, self.directory);
+        let has_more = command.has_more && matches!(inner, Inner::Nothing);
+        let places = list_places(&command.words[..own], has_more, variables, directory);
+        for place in places {
+            match place {
+                Place::Known { path, is_directory } => {
+                    self.needs.outside(&path, self.directory, is_directory);
+                }
+                Place::Unknown(raw) => self.needs.whole("external_directory", &raw),
             }
         }
     }
@@ -172,15 +134,14 @@ impl Taking<'_> {
         self.left = self.left.checked_sub(1)?;
         let Redirected { file, is_written } = redirected;
         let action = if *is_written { "edit" } else { "read" };
-        match file.text.as_deref() {
-            Some(path) if is_device(path) => {}
-            Some(path) => self.needs.path(action, path, self.directory),
-            None => self.needs.whole(action, &file.raw),
+        let Some(paths) = self.variables.list_texts(file, self.directory) else {
+            self.needs.whole(action, &file.raw);
+            self.needs.whole("external_directory", &file.raw);
+            return Some(());
+        };
+        for path in paths.iter().filter(|path| !is_device(path)) {
+            self.needs.path(action, path, self.directory);
         }
         Some(())
     }
-}
-
-fn is_device(path: &str) -> bool {
-    DEVICES.contains(&path) || path.starts_with("/dev/fd/")
 }

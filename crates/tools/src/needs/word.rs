@@ -26,6 +26,21 @@ pub(super) struct Word {
     pub(super) scripts: Vec<String>,
     /// Its text with [`UNKNOWN_TEXT`] and [`UNKNOWN_CHAR`] in the places that are known only when it runs.
     pub(super) template: String,
+    /// What it is made of, in order.
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// A part of a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// This text.
+    Text(String),
+    /// The value of the variable of this name.
+    Variable(String),
+    /// A number.
+    Number,
+    /// Something that is known only when it runs.
+    Unknown,
 }
 
 impl Word {
@@ -33,10 +48,10 @@ impl Word {
     pub(super) fn new(raw: &str) -> Option<Self> {
         let mut scan = Scan::of(raw);
         scan.plain()?;
-        let Scan { text, is_known, is_exact, scripts, template, .. } = scan;
+        let Scan { text, is_known, is_exact, scripts, template, pieces, .. } = scan;
         let text = is_known.then_some(text);
         let is_exact = is_exact && text.is_some();
-        Some(Self { raw: raw.to_owned(), is_exact, text, scripts, template })
+        Some(Self { raw: raw.to_owned(), is_exact, text, scripts, template, pieces })
     }
 
     /// Returns a word of which nothing is known before it runs.
@@ -47,6 +62,7 @@ impl Word {
             is_exact: false,
             scripts: Vec::new(),
             template: UNKNOWN_TEXT.to_string(),
+            pieces: vec![Piece::Unknown],
         }
     }
 
@@ -110,6 +126,22 @@ pub(super) fn scripts_of_body(body: &str) -> Option<Vec<String>> {
     Some(scan.scripts)
 }
 
+/// Returns what a substitution is: `$name`, `${name}`, a number such as `$?` and `$((1+1))`, or something else.
+fn piece_of(raw: &[char]) -> Piece {
+    let raw: String = raw.iter().collect();
+    let Some(rest) = raw.strip_prefix('$') else { return Piece::Unknown };
+    if rest.starts_with("((") || rest.starts_with("{#") {
+        return Piece::Number;
+    }
+    let name = rest.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(rest);
+    if matches!(name, "?" | "#" | "$" | "!") {
+        return Piece::Number;
+    }
+    let is_name = !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_name && !name.is_empty() { Piece::Variable(name.to_owned()) } else { Piece::Unknown }
+}
+
 struct Scan {
     chars: Vec<char>,
     at: usize,
@@ -121,6 +153,7 @@ struct Scan {
     is_exact: bool,
     scripts: Vec<String>,
     template: String,
+    pieces: Vec<Piece>,
     /// The template ends with a text that is not known, and what follows belongs to it.
     is_closed: bool,
 }
@@ -137,6 +170,7 @@ impl Scan {
             is_exact: true,
             scripts: Vec::new(),
             template: String::new(),
+            pieces: Vec::new(),
             is_closed: false,
         }
     }
@@ -144,8 +178,18 @@ impl Scan {
     /// Adds a letter of the text.
     fn push(&mut self, c: char) {
         self.text.push(c);
+        self.push_piece(c);
         let is_marker = matches!(c, UNKNOWN_TEXT | UNKNOWN_CHAR);
         self.mark(if is_marker { '\u{FFFD}' } else { c });
+    }
+
+    fn push_piece(&mut self, c: char) {
+        match self.pieces.last_mut() {
+            Some(Piece::Text(text)) => text.push(c),
+            Some(Piece::Variable(_) | Piece::Number | Piece::Unknown) | None => {
+                self.pieces.push(Piece::Text(c.to_string()));
+            }
+        }
     }
 
     /// Adds a letter of the template.
@@ -159,6 +203,7 @@ impl Scan {
     fn pattern(&mut self, c: char) {
         let is_first = self.template.is_empty();
         self.text.push(c);
+        self.push_piece(c);
         self.is_exact = false;
         if is_first || c == '?' {
             self.mark(UNKNOWN_CHAR);
@@ -172,8 +217,13 @@ impl Scan {
     /// Reads a substitution, of whose text the template knows nothing.
     fn substitution(&mut self, read: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
         let (kept, was_known) = (self.template.len(), self.is_known);
+        let (first, pieces) = (self.at, self.pieces.clone());
         self.is_known = true;
         read(self)?;
+        if !self.is_known {
+            self.pieces = pieces;
+            self.pieces.push(piece_of(&self.chars[first..self.at]));
+        }
         if !self.is_known && !self.is_closed {
             self.template.truncate(kept);
             self.template.push(UNKNOWN_TEXT);
