@@ -161,6 +161,8 @@ where
     hash.update(first);
     let mut place: Option<Place> = None;
     loop {
+        // Lines that have come already are read without a wait: other callers' requests come in between.
+        tokio::task::coop::consume_budget().await;
         let number = lines.count + 1;
         let next = lines.next().await?.ok_or_else(cut)?;
         if !next.ends_with(b"\n") {
@@ -326,19 +328,20 @@ where
     }
     let mut text = start.to_vec();
     text.extend_from_slice(&lines.rest(MAX_RELEASED).await?);
-    let whole: Whole = parse_mended(&text).map_err(|error| {
+    let parsed = tokio::task::spawn_blocking(move || parse_mended(&text)).await;
+    let whole: Whole = parsed.map_err(ApiError::internal)?.map_err(|error| {
         let why = brief(&error.to_string());
         ApiError::Invalid(format!(
             "this is neither an export of ours nor one of `opencode export`: {why}"
         ))
     })?;
-    drop(text);
     let session: SessionId = id(&whole.info.id)?;
     let place = target.place(&session).await?;
     let default = target.state.settings().default_model.get();
     let Told { events, left_out } = told(whole, &place, &default, target.author, target.now);
     let mut spool = target.spool().await?;
     for event in &events {
+        tokio::task::coop::consume_budget().await;
         spool.add(event).await?;
     }
     let new = NewImport {

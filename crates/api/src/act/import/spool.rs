@@ -106,6 +106,7 @@ impl Spool {
         let mut lines = BufReader::new(file).lines();
         let (mut page, mut bytes) = (Vec::new(), 0);
         while let Some(line) = lines.next_line().await? {
+            tokio::task::coop::consume_budget().await;
             bytes += line.len();
             page.push(read(&line)?);
             if page.len() == PAGE || bytes >= PAGE_BYTES {
