@@ -413,7 +413,7 @@ fn malformed_arguments_are_an_object_that_holds_them() {
         assert!(first.contains(r#""arguments":"{\"pattern\":\"*\"""#), "{first}");
         let newest = protocol.encode_version(2, &request, &Dialect::default()).unwrap();
         assert_eq!(newest, protocol.encode(&request));
-        for other in [0, 3] {
+        for other in [0, 4] {
             assert_eq!(protocol.encode_version(other, &request, &Dialect::default()), None);
         }
         let empty = String::from_utf8(protocol.encode(&said(""))).unwrap();

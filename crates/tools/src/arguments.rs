@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (arguments, said) in [
-            ("{\"path\": \"a\nb\"}", "not valid JSON"),
+            ("{\"path\": \"a\u{1}b\"}", "not valid JSON"),
             ("{\"path\": ", "not valid JSON"),
             ("[1]", "must be a JSON object"),
             ("", "missing field `path`"),
