@@ -1,11 +1,11 @@
 //! The executable of OpenCode Cloud. Its code is in the library.
 
+mod allocator;
+
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    allocator::return_memory_at_once();
     let mut args = std::env::args_os();
     // Before anything else of the process is set up: a supervisor starts as often as a tool does, and a launcher has one
     // thread and no secret.
