@@ -33,6 +33,54 @@ async fn a_call_by_another_name_or_form_is_the_call() {
     assert_eq!(place.content("a.txt"), "0ne\ntw0\n");
 }
 
+// The public report Codewhale#4674: a command that was meant for one directory ran in another.
+#[tokio::test]
+async fn a_command_runs_in_the_directory_that_it_names() {
+    let place = Place::new();
+    place.file("top.txt", "");
+    symlink("/etc", place.root().join("out")).expect("a link");
+    for name in ["workdir", "cwd", "directory", "working_directory", "dir_path"] {
+        place.file("sub/inner.txt", "");
+        let call = json!({"command": "rm -f *.txt; pwd", name: "sub"});
+        let settled = place.settled("bash", call).await;
+        assert!(settled.output.contains("/root/sub\n"), "{name}: {}", settled.output);
+        assert_eq!(settled.title, "Run in /workspace/sub: rm -f *.txt; pwd");
+        assert!(place.root().join("top.txt").exists(), "{name}");
+        assert!(!place.root().join("sub/inner.txt").exists(), "{name}");
+    }
+    for (workdir, said) in [
+        ("subb", "does not exist. Did you mean sub?"),
+        ("top.txt", "Not a directory"),
+        ("~", "does not exist"),
+        ("out", "denied"),
+    ] {
+        let call = json!({"command": "touch made", "workdir": workdir});
+        let output = place.fails("shell", call).await;
+        assert!(output.contains(said), "{workdir}: {output}");
+        assert!(!place.root().join("made").exists(), "{workdir}");
+    }
+    for (workdir, shown) in [(".", "/root\n"), ("/workspace/sub", "/root/sub\n"), ("/", "/\n")] {
+        let output = place.ok("shell", json!({"command": "pwd", "workdir": workdir})).await;
+        assert!(output.contains(shown), "{workdir}: {output}");
+    }
+    let lines = place.ok("shell", json!({"command": "cd sub\r\npwd\r\n"})).await;
+    assert!(lines.contains("/root/sub\n"), "{lines}");
+}
+
+#[tokio::test]
+async fn arguments_that_change_what_is_done_are_not_ignored() {
+    let place = Place::new();
+    place.file("a.txt", "Needle\n");
+    let found = place.ok("grep", json!({"pattern": "needle", "-i": true})).await;
+    assert!(found.contains("a.txt:1:Needle"), "{found}");
+    let write = json!({"path": "a.txt", "content": "more\n", "append": true});
+    let refused = place.fails("write", write).await;
+    assert!(refused.contains("cannot append"), "{refused}");
+    assert_eq!(place.content("a.txt"), "Needle\n");
+    place.ok("write", json!({"path": "b.json", "content": {"b": [1, "x"]}})).await;
+    assert_eq!(place.content("b.json"), "{\n  \"b\": [\n    1,\n    \"x\"\n  ]\n}\n");
+}
+
 #[tokio::test]
 async fn grep_leaves_out_what_read_may_not_show() {
     let mut place = Place::new();
