@@ -81,6 +81,45 @@ async fn arguments_that_change_what_is_done_are_not_ignored() {
     assert_eq!(place.content("b.json"), "{\n  \"b\": [\n    1,\n    \"x\"\n  ]\n}\n");
 }
 
+// The public report ripgrep#1568: `$` found nothing in files with CR LF.
+#[tokio::test]
+async fn the_end_of_a_line_is_found_before_cr_lf() {
+    let place = Place::new();
+    place.file("a.txt", "the needle\r\nother\r\n");
+    place.file("b.txt", "the needle\nother needles\n");
+    for (pattern, expected) in [
+        ("needle$", "a.txt:1:the needle\nb.txt:1:the needle\n(2 lines)"),
+        ("^other$", "a.txt:2:other\n(1 line)"),
+        ("^the needle\\r?$", "a.txt:1:the needle\nb.txt:1:the needle\n(2 lines)"),
+        ("needle\\r$", "a.txt:1:the needle\n(1 line)"),
+        ("^the", "a.txt:1:the needle\nb.txt:1:the needle\n(2 lines)"),
+    ] {
+        let found = place.ok("grep", json!({ "pattern": pattern })).await;
+        assert_eq!(found, expected, "{pattern}");
+    }
+}
+
+// The public report opencode#13149: the match was not in what was shown of a long line.
+#[tokio::test]
+async fn a_match_in_a_long_line_is_shown_with_its_column() {
+    let place = Place::new();
+    let line = format!("{}NEEDLE{}END", "é".repeat(2_500), "b".repeat(600));
+    place.file("min.js", &format!("{line}\nNEEDLE {line}\n"));
+    for pattern in ["NEEDLE", "NE+DLE", "[A-Z]{6}", "^.*NEEDLE"] {
+        let found = place.ok("grep", json!({ "pattern": pattern })).await;
+        let first = found.lines().next().expect("a line");
+        assert!(first.starts_with("min.js:1:…é") && first.contains("éNEEDLEb"), "{first}");
+        assert!(first.ends_with("b… (from column 2401 on)"), "{pattern}: {first}");
+        assert!(first.chars().count() < 550, "{first}");
+    }
+    let found = place.ok("grep", json!({"pattern": "END$", "path": "min.js"})).await;
+    let first = found.lines().next().expect("a line");
+    assert!(first.ends_with("bEND (from column 3007 on)"), "{first}");
+    let found = place.ok("grep", json!({"pattern": "NEEDLE", "path": "min.js"})).await;
+    let second = found.lines().nth(1).expect("a line");
+    assert!(second.starts_with("min.js:2:NEEDLE é") && second.ends_with("é…"), "{second}");
+}
+
 #[tokio::test]
 async fn grep_leaves_out_what_read_may_not_show() {
     let mut place = Place::new();
