@@ -122,8 +122,11 @@ impl Finder<'_> {
     /// Returns the index of the first line of a hunk's place, and goes behind the place.
     fn find(&mut self, hunk: &Hunk, side: Side) -> Result<usize, String> {
         for header in &hunk.headers {
-            let is_it = |line: &&str| same_indented(line, header);
-            let found = self.lines[self.from..].iter().position(is_it);
+            let find = |header: &str| {
+                self.lines[self.from..].iter().position(|line| same_indented(line, header))
+            };
+            // Models close a header like one of a unified diff.
+            let found = find(header).or_else(|| find(header.strip_suffix("@@")?.trim()));
             let found = found.ok_or_else(|| {
                 format!(
                     "no line `{header}` follows line {}; give a line of the file after `@@`",
@@ -133,7 +136,14 @@ impl Finder<'_> {
             self.from += found + 1;
         }
         let wanted = hunk.lines(side);
-        let place = self.place(hunk, &wanted)?;
+        let place = match self.place(hunk, &wanted) {
+            // A header may be the first line of the hunk as well.
+            Err(missing) if !hunk.headers.is_empty() => {
+                self.from -= 1;
+                self.place(hunk, &wanted).map_err(|_| missing)?
+            }
+            other => other?,
+        };
         self.from = place + wanted.len();
         Ok(place)
     }
@@ -216,6 +226,9 @@ mod tests {
             ("a\nb", "@@\n-a\n+x", "x\nb"),
             ("a\nb", "@@\n a\n-b", "a\n"),
             ("f\n x\ng\n x\n", "@@ g\n- x\n+ y", "f\n x\ng\n y\n"),
+            ("f\n x\ng\n x\n", "@@ g @@\n- x\n+ y", "f\n x\ng\n y\n"),
+            ("a @@\nx\na\nx\n", "@@ a @@\n-x\n+y", "a @@\ny\na\nx\n"),
+            ("f\n x\ng\n x\n", "@@ g\n g\n- x\n+ y", "f\n x\ng\n y\n"),
             ("f\n x\ng\n f\n x\n x\n", "@@ g\n@@ f\n- x\n+ y", "f\n x\ng\n f\n y\n x\n"),
             ("x\ny\nx\n", "@@\n-x\n+z\n*** End of File", "x\ny\nz\n"),
             ("a\r\nb\r\n", "@@\n a\n-b\n+x\n+y", "a\r\nx\r\ny\r\n"),
