@@ -20,7 +20,7 @@ use crate::arguments;
 use crate::call::{
     Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
 };
-use crate::encoding::{FileText, Form, give_advice, strip_mark};
+use crate::encoding::{FileText, Form, find_encoding, give_advice, strip_mark};
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::line_ends::find_style;
 use crate::replace::{FileLocks, Target, hold};
@@ -155,10 +155,11 @@ pub(crate) fn content(
             "{path} is a binary file; change it with a program in shell"
         )));
     }
+    let encoding = find_encoding(&bytes);
     FileText::decode(bytes).ok_or_else(|| {
         Stopped::because(format!(
             "{path} is not UTF-8 text and cannot be edited: {}",
-            give_advice(path)
+            give_advice(path, encoding)
         ))
     })
 }

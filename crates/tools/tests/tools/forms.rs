@@ -196,6 +196,45 @@ async fn other_encodings_are_shown_with_a_remark_and_a_way() {
     assert!(edit.contains("binary"), "{edit}");
 }
 
+// The public report repomix#1878: text in GBK or Shift-JIS counted as binary.
+#[tokio::test]
+async fn a_text_of_east_asia_is_shown_decoded() {
+    let place = Place::with_web(&[]);
+    let gbk = b"\xd5\xe2\xca\xc7\xd6\xd0\xce\xc4\xd7\xa2\xca\xcd\n";
+    fs::write(place.root().join("gbk.c"), gbk).expect("a file");
+    let shift_jis = b"\x82\xb1\x82\xea\x82\xcd\n";
+    fs::write(place.root().join("jis.c"), shift_jis).expect("a file");
+    for (path, text, name) in [
+        ("gbk.c", "1: \u{8FD9}\u{662F}\u{4E2D}\u{6587}\u{6CE8}\u{91CA}\n", "gb18030"),
+        ("jis.c", "1: \u{3053}\u{308C}\u{306F}\n", "Shift_JIS"),
+    ] {
+        let read = place.ok("read", json!({ "path": path })).await;
+        assert!(read.starts_with(text) && read.contains(name), "{read}");
+        let edit = place.fails("edit", json!({"path": path, "old": "a", "new": "b"})).await;
+        assert!(edit.contains(&format!("iconv -f {name} -t UTF-8 {path}")), "{edit}");
+    }
+}
+
+// The public report opencode#4398.
+#[tokio::test]
+async fn a_negative_offset_reads_the_last_lines() {
+    let place = Place::new();
+    place.file("f", "one\ntwo\nthree\n");
+    for (offset, text) in [
+        (-2, "2: two\n3: three\n(end: 3 lines in all)"),
+        (-9, "1: one\n2: two\n3: three\n(end: 3 lines in all)"),
+        (0, "1: one\n2: two\n3: three\n(end: 3 lines in all)"),
+    ] {
+        assert_eq!(place.ok("read", json!({"path": "f", "offset": offset})).await, text);
+    }
+    let text = place.ok("read", json!({"path": "f", "offset": "-2", "limit": 1})).await;
+    assert_eq!(text, "2: two\n(lines follow; go on with offset=3)");
+    let listed = place.ok("read", json!({"path": ".", "offset": -1})).await;
+    assert!(listed.starts_with("f\n"), "{listed}");
+    let limit = place.fails("read", json!({"path": "f", "limit": -1})).await;
+    assert!(limit.contains("a whole number from 0 on"), "{limit}");
+}
+
 #[tokio::test]
 async fn an_ignored_file_is_found_by_its_path_or_spoken_of() {
     let place = Place::new();
