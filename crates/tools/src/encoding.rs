@@ -152,7 +152,7 @@ pub(crate) fn find_encoding(text: &[u8]) -> Option<&'static Encoding> {
 
 /// Returns how many in a hundred pairs of bytes beyond ASCII have a lead like that and a second byte beyond ASCII too.
 fn share_pairs(text: &[u8], is_lead: impl Fn(u8) -> bool) -> usize {
-    let (mut usual, mut all) = (0, 0);
+    let (mut usual, mut all) = (0_usize, 0_usize);
     let mut bytes = text.iter().copied();
     while let Some(lead) = bytes.find(|byte| !byte.is_ascii()) {
         let second = bytes.next().unwrap_or_default();

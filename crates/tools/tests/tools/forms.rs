@@ -355,6 +355,34 @@ async fn a_pattern_finds_what_is_named_in_it() {
     assert!(found.starts_with("app/[id]/page.tsx:1:needle\n"), "{found}");
 }
 
+// The public report aft#32: patterns that a comma or a space separates found nothing, without a word.
+#[tokio::test]
+async fn several_patterns_in_one_text_are_taken() {
+    let place = Place::new();
+    for name in ["a.ts", "b.tsx", "c.py", "d.js", "e f.txt", "f.txt", "g.d.ts"] {
+        place.file(name, "needle\n");
+    }
+    for (pattern, names) in [
+        ("*.py,*.js", &["c.py", "d.js"][..]),
+        ("*.{ts,tsx}, *.js", &["a.ts", "b.tsx", "d.js", "g.d.ts"]),
+        ("*.py *.js", &["c.py", "d.js"]),
+        ("*.ts,!*.d.ts", &["a.ts"]),
+        ("!*.{ts,tsx,txt}", &["c.py", "d.js"]),
+        ("e f.txt", &["e f.txt"]),
+        ("*.{py,js}", &["c.py", "d.js"]),
+    ] {
+        let found = place.ok("glob", json!({ "pattern": pattern })).await;
+        let listed: Vec<&str> = found.lines().filter(|line| !line.starts_with('(')).collect();
+        assert_eq!(listed, names, "{pattern}");
+        let found = place.ok("grep", json!({"pattern": "needle", "include": pattern})).await;
+        let listed: Vec<&str> =
+            found.lines().filter_map(|line| line.strip_suffix(":1:needle")).collect();
+        assert_eq!(listed, names, "{pattern}");
+    }
+    let none = place.ok("glob", json!({"pattern": "*.c,*.h"})).await;
+    assert_eq!(none, "(no file matches)");
+}
+
 // The public report pinchy#729: macOS spells `é` as two code points, and a model as one.
 #[tokio::test]
 async fn a_name_is_found_in_any_spelling_of_its_letters() {
