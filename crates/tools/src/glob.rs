@@ -107,7 +107,7 @@ fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Sto
     let (mut found, mut left_out, mut walked) = collect(&pattern)?;
     if found.is_empty()
         && left_out == 0
-        && let Some(several) = Pattern::several(&arguments.pattern, &files)?
+        && let Some(several) = Pattern::from_several(&arguments.pattern, &files)?
     {
         (found, left_out, walked) = collect(&several)?;
     }
@@ -199,7 +199,10 @@ impl Pattern {
     }
 
     /// Makes one of the several patterns in a text, as other programs read it: `*.ts,*.py`, `*.ts !*.d.ts`. `None` if it has one.
-    pub(crate) fn several(given: &str, files: &LocationFiles) -> Result<Option<Self>, Stopped> {
+    pub(crate) fn from_several(
+        given: &str,
+        files: &LocationFiles,
+    ) -> Result<Option<Self>, Stopped> {
         let texts = split_patterns(given);
         if texts.len() < 2 && !texts.iter().any(|text| text.starts_with('!')) {
             return Ok(None);

@@ -145,7 +145,7 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
     };
     let (mut walked, mut found, is_any, mut left_out) = search_wanted(include.as_ref())?;
     if !is_any && let Some(given) = arguments.include.as_deref() {
-        include = Pattern::several(given, &files)?;
+        include = Pattern::from_several(given, &files)?;
         if include.is_some() {
             (walked, found, _, left_out) = search_wanted(include.as_ref())?;
         }

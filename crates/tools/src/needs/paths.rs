@@ -26,7 +26,7 @@ pub(super) fn forms(path: &str, directory: &str) -> Vec<String> {
 }
 
 /// Returns a path of a command that starts in `workdir`, in full, as it is from the directory.
-pub(super) fn rebase(path: &str, workdir: &str, directory: &str) -> String {
+pub(super) fn rebase_path(path: &str, workdir: &str, directory: &str) -> String {
     if path.starts_with(['/', '~']) {
         return path.to_owned();
     }
@@ -94,7 +94,7 @@ mod tests {
             ("/a", "/w/sub", "/a"),
             ("~/a", "/w/sub", "~/a"),
         ] {
-            assert_eq!(rebase(path, workdir, "/w"), expected, "{path}");
+            assert_eq!(rebase_path(path, workdir, "/w"), expected, "{path}");
         }
     }
 

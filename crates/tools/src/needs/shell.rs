@@ -23,7 +23,7 @@ pub(super) fn add(command: &str, directory: &str, workdir: Option<&str>, needs: 
         is_saved: true,
         is_opaque: false,
     };
-    match taking.enter().and_then(|()| taking.script(command, 0)) {
+    match taking.add_entry().and_then(|()| taking.script(command, 0)) {
         Some(()) => {
             let Taking { is_saved, is_opaque, .. } = taking;
             own.finish_commands(is_saved && !is_opaque, is_opaque);
@@ -47,21 +47,21 @@ struct Taking<'a> {
 
 impl Taking<'_> {
     /// Adds the step into the directory where the command starts, so that people who are asked see it.
-    fn enter(&mut self) -> Option<()> {
+    fn add_entry(&mut self) -> Option<()> {
         let Some(workdir) = self.workdir else { return Some(()) };
-        let place = paths::rebase(".", workdir, self.directory);
+        let place = paths::rebase_path(".", workdir, self.directory);
         self.resource(format!("cd {}", quote_word(&place)), Some("cd *".to_owned()))
     }
 
     /// Returns where the command starts.
-    fn start(&self) -> &str {
+    fn starting_place(&self) -> &str {
         self.workdir.unwrap_or(self.directory)
     }
 
     /// Returns a path of the command as it is from the session's directory.
-    fn rebased(&self, path: &str) -> String {
+    fn rebase_path(&self, path: &str) -> String {
         match self.workdir {
-            Some(workdir) => paths::rebase(path, workdir, self.directory),
+            Some(workdir) => paths::rebase_path(path, workdir, self.directory),
             None => path.to_owned(),
         }
     }
@@ -142,11 +142,12 @@ impl Taking<'_> {
             Inner::Nothing | Inner::Unclear | Inner::Script(_) => command.words.len(),
         };
         let has_more = command.has_more && matches!(inner, Inner::Nothing);
-        let places = list_places(&command.words[..own], has_more, &self.variables, self.start());
+        let places =
+            list_places(&command.words[..own], has_more, &self.variables, self.starting_place());
         for place in places {
             match place {
                 Place::Known { path, is_directory } => {
-                    let path = self.rebased(&path);
+                    let path = self.rebase_path(&path);
                     self.needs.outside(&path, self.directory, is_directory);
                 }
                 Place::Unknown(raw) => self.needs.whole("external_directory", &raw),
@@ -158,13 +159,13 @@ impl Taking<'_> {
         self.left = self.left.checked_sub(1)?;
         let Redirected { file, is_written } = redirected;
         let action = if *is_written { "edit" } else { "read" };
-        let Some(paths) = self.variables.list_texts(file, self.start()) else {
+        let Some(paths) = self.variables.list_texts(file, self.starting_place()) else {
             self.needs.whole(action, &file.raw);
             self.needs.whole("external_directory", &file.raw);
             return Some(());
         };
         for path in paths.iter().filter(|path| !is_device(path)) {
-            let path = self.rebased(path);
+            let path = self.rebase_path(path);
             self.needs.path(action, &path, self.directory);
         }
         Some(())
