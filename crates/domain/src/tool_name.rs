@@ -77,6 +77,7 @@ pub fn meant_tool<'k>(
     if let Some(tool) = known.clone().find(|tool| *tool == name) {
         return Some(tool);
     }
+    let name = without_marks(name);
     let of = |squeezed: &str| {
         let mut alike = known.clone().filter(|tool| squeeze_name(tool) == squeezed);
         let first = alike.next();
@@ -100,6 +101,12 @@ pub fn meant_tool<'k>(
         }
     }
     None
+}
+
+/// Returns a name without what follows it of the marks of a model's own template: `read<|channel|>commentary`.
+fn without_marks(name: &str) -> &str {
+    let mark = ["<|", "<\u{FF5C}"].iter().filter_map(|mark| name.find(mark)).min();
+    mark.map_or(name, |at| &name[..at])
 }
 
 /// Returns the tool for what an editor's call does.
@@ -165,10 +172,16 @@ mod tests {
             ("str_replace", "edit"),
             ("Web_Fetch", "webfetch"),
             ("grep_search", "grep"),
+            ("read<|channel|>commentary", "read"),
+            ("shell<|channel|>json", "shell"),
+            ("functions.read<|constrain|>json", "read"),
+            ("bash<\u{FF5C}tool\u{2581}sep\u{FF5C}>", "shell"),
         ] {
             assert_eq!(meant(name, "{}"), Some(tool), "{name}");
         }
-        for name in ["", "rea", "deploy", "functions.", "functions.deploy", "task", "🦀"] {
+        for name in
+            ["", "rea", "deploy", "functions.", "functions.deploy", "task", "🦀", "<|read|>"]
+        {
             assert_eq!(meant(name, "{}"), None, "{name}");
         }
     }

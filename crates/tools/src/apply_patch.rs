@@ -9,7 +9,7 @@ mod hunk;
 mod parse;
 
 use std::collections::BTreeSet;
-use std::path::{Component, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -232,11 +232,8 @@ fn are_different(planned: &[Planned<'_>]) -> Result<(), Stopped> {
     for plan in planned {
         let written = plan.written.as_ref().map(|(target, _)| target);
         for target in written.into_iter().chain(&plan.removed) {
-            // Of a file that there is, the place; of another, its name without detours.
-            let place: PathBuf =
-                target.path().components().filter(|step| *step != Component::CurDir).collect();
-            let shown = place.display().to_string();
-            if !known.insert(place) {
+            let shown = target.path().display().to_string();
+            if !known.insert(target.path()) {
                 return Err(Stopped::because(format!(
                     "two names of the patch are one file, {shown}; put all of its changes in one place. Nothing was changed"
                 )));

@@ -5,8 +5,8 @@ mod meant;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(crate) use self::meant::without_fence;
 use self::meant::{as_object, in_own_terms};
+pub(crate) use self::meant::{quote_word, without_fence};
 use crate::call::{Stopped, ToolCall};
 
 /// The most bytes of one call's arguments.
@@ -40,7 +40,20 @@ pub(crate) fn parse_text<T: DeserializeOwned>(name: &str, arguments: &str) -> Re
     };
     in_own_terms(name, &mut fields);
     serde_json::from_value(Value::Object(fields)).map_err(|error| {
+        let error = say_in_words(&error.to_string());
         Stopped::because(format!("the arguments of {name} do not fit its schema: {error}"))
+    })
+}
+
+/// Returns an error without the names that types have here.
+fn say_in_words(error: &str) -> String {
+    let types = [
+        ("usize", "a whole number from 0 on"),
+        ("u64", "a whole number from 0 on"),
+        ("i64", "a whole number"),
+    ];
+    types.iter().fold(error.to_owned(), |error, (name, words)| {
+        error.replace(&format!("expected {name}"), &format!("expected {words}"))
     })
 }
 
@@ -70,7 +83,7 @@ mod tests {
             ("[1]", "must be a JSON object"),
             ("", "missing field `path`"),
             ("{\"path\": 3}", "expected a string"),
-            ("{\"path\": \"a\", \"limit\": -1}", "expected u64"),
+            ("{\"path\": \"a\", \"limit\": -1}", "expected a whole number"),
         ] {
             let message = parsed(arguments).unwrap_err();
             assert!(message.contains(said) && message.contains("read"), "{message}");

@@ -3,6 +3,7 @@
 mod tolerant;
 
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,9 @@ use crate::arguments;
 use crate::call::{
     Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
 };
-use crate::encoding::{FileText, Form, give_advice, strip_mark};
+use crate::encoding::{FileText, Form, find_encoding, give_advice, strip_mark};
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
+use crate::line_ends::find_style;
 use crate::replace::{FileLocks, Target, hold};
 use crate::set::Tool;
 use crate::suggest::did_you_mean;
@@ -153,23 +155,59 @@ pub(crate) fn content(
             "{path} is a binary file; change it with a program in shell"
         )));
     }
+    let encoding = find_encoding(&bytes);
     FileText::decode(bytes).ok_or_else(|| {
         Stopped::because(format!(
             "{path} is not UTF-8 text and cannot be edited: {}",
-            give_advice(path)
+            give_advice(path, encoding)
         ))
     })
 }
 
-/// Returns the pieces with the file's line ends: a model writes `\n` even for files with `\r\n`.
-fn pieces(content: &str, arguments: &Arguments) -> (String, String) {
-    let Arguments { old, new, .. } = arguments;
-    let windows = content.contains("\r\n") && !old.contains('\r');
-    if windows && (!content.contains(old.as_str()) || old.contains('\n') || new.contains('\n')) {
-        let to_windows = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r\n");
-        return (to_windows(old), to_windows(new));
+/// Returns a text whose lines all end with LF.
+fn without_returns(text: &str) -> String {
+    text.replace("\r\n", "\n")
+}
+
+impl Arguments {
+    /// Returns whether `old` means lines with any end: a model writes `\n` even for files with `\r\n`. An edit of nothing but
+    /// line ends means what it says.
+    fn means_any_end(&self) -> bool {
+        !self.old.contains('\r') && without_returns(&self.new) != self.old
     }
-    (old.clone(), new.clone())
+
+    /// Returns where `old` is.
+    fn find_places(&self, content: &str) -> Vec<Range<usize>> {
+        let old = self.old.as_str();
+        if !self.means_any_end() {
+            return content.match_indices(old).map(|(at, _)| at..at + old.len()).collect();
+        }
+        let ends = content.match_indices("\r\n").enumerate();
+        // Where the text with LF has the line ends that are longer in the content.
+        let longer: Vec<usize> = ends.map(|(earlier, (at, _))| at - earlier).collect();
+        let in_content = |at: usize| at + longer.partition_point(|end| *end < at);
+        let places = without_returns(content);
+        let places = places.match_indices(old);
+        places.map(|(at, _)| in_content(at)..in_content(at + old.len())).collect()
+    }
+
+    /// Returns the content with `new` at these places, with the line ends of each.
+    fn put_new(&self, content: &str, places: &[Range<usize>]) -> String {
+        let (mut after, mut copied) = (String::with_capacity(content.len()), 0);
+        let long = without_returns(&self.new).replace('\n', "\r\n");
+        let means_any_end = self.means_any_end();
+        // Many places may be in one line.
+        let (mut known, mut is_windows) = (0, false);
+        for place in places {
+            if means_any_end && place.start >= known {
+                (known, is_windows) = find_style(content, place.start);
+            }
+            after.push_str(&content[copied..place.start]);
+            after.push_str(if is_windows { &long } else { &self.new });
+            copied = place.end;
+        }
+        after + &content[copied..]
+    }
 }
 
 /// An edit that can be made.
@@ -191,14 +229,14 @@ fn replaced(content: &str, arguments: &Arguments) -> Result<Change, Stopped> {
     if arguments.old == arguments.new {
         return Err(Stopped::because("old and new are the same: there is nothing to change"));
     }
-    let (old, new) = pieces(content, arguments);
-    match content.matches(old.as_str()).count() {
+    let places = arguments.find_places(content);
+    match places.len() {
         0 => nearly(content, arguments),
         count if count > 1 && !arguments.all => Err(Stopped::because(format!(
             "old occurs {count} times in {path}; give more of the text around it, or set all to true"
         ))),
         count => {
-            let after = content.replace(old.as_str(), &new);
+            let after = arguments.put_new(content, &places);
             if !is_visible(content, &after, arguments) {
                 return Err(Stopped::because(format!(
                     "old occurs in {path} within a text that looks like new, or new would leave old there again; give more \
@@ -272,28 +310,35 @@ fn range((first, last): &(usize, usize)) -> String {
 /// After an edit, `old` occurs only inside `new`, so any other `old` means that it has not happened. The same is true of what is
 /// nearly `old`, unless `new` is nearly `old` itself.
 fn happened(content: &str, arguments: &Arguments) -> Option<bool> {
-    let (old, new) = pieces(content, arguments);
+    let Arguments { old, new, .. } = arguments;
+    // Where any line end is meant, none counts.
+    let bare = arguments.means_any_end().then(|| (without_returns(content), without_returns(new)));
+    let (content, new) = match &bare {
+        Some((content, new)) => (content.as_str(), new.as_str()),
+        None => (content, new.as_str()),
+    };
+    let old = old.as_str();
     if old.is_empty() || new.is_empty() {
-        return content.contains(&old).then_some(false).filter(|_| !old.is_empty());
+        return content.contains(old).then_some(false).filter(|_| !old.is_empty());
     }
     let mut outside = content.to_owned();
-    if new.contains(&old) {
+    if new.contains(old) {
         // As it was put there, with the line ends of its place.
-        let bare = new.replace("\r\n", "\n");
-        for new in [&new, &bare.replace('\n', "\r\n"), &bare] {
-            outside = outside.replace(new.as_str(), "\0");
+        let short = without_returns(new);
+        for new in [new, &short.replace('\n', "\r\n"), &short] {
+            outside = outside.replace(new, "\0");
         }
     }
-    match (outside.contains(&old), content.contains(&new)) {
+    match (outside.contains(old), content.contains(new)) {
         (true, _) => Some(false),
-        (false, true) if new.contains(&old) => Some(true),
+        (false, true) if new.contains(old) => Some(true),
         // Some other place that is nearly `old` may have been there before.
-        (false, true) => (!tolerant::is_like_any(content, &old)).then_some(true),
+        (false, true) => (!tolerant::is_like_any(content, old)).then_some(true),
         // Of what is blank nothing can be seen.
-        (false, false) if new.trim().is_empty() || tolerant::is_like_any(&new, &old) => None,
+        (false, false) if new.trim().is_empty() || tolerant::is_like_any(new, old) => None,
         (false, false) => {
             let is_there = |piece: &str| tolerant::is_like_any(content, piece);
-            match (is_there(&old), is_there(&new)) {
+            match (is_there(old), is_there(new)) {
                 (true, false) => Some(false),
                 (false, true) => Some(true),
                 (true, true) | (false, false) => None,
@@ -378,6 +423,30 @@ mod tests {
             Ok("\u{FEFF}one\r\n2\r\n2b\r\nthree\r\n".into())
         );
         assert_eq!(after("a\nb\n", "a\n", "c\n", false), Ok("c\nb\n".into()));
+    }
+
+    // The public report opencode#45880: one line with CR LF made all new lines end so.
+    #[test]
+    fn new_lines_end_as_those_of_their_place() {
+        for (content, old, new, expected) in [
+            ("alpha\nbeta\r\n", "alpha", "one\ntwo", "one\ntwo\nbeta\r\n"),
+            ("alpha\nbeta\r\n", "beta", "one\ntwo", "alpha\none\r\ntwo\r\n"),
+            ("a\nb\nc\nd\r\n", "a\nb", "x\ny\nz", "x\ny\nz\nc\nd\r\n"),
+            ("a\nb\r\nc\r\nd", "b\nc\n", "x\ny\nz\n", "a\nx\r\ny\r\nz\r\nd"),
+            ("a\nb\r\nc\r\nd", "\nc", "\nx\ny", "a\nb\r\nx\r\ny\r\nd"),
+            ("a\nb\r\nc", "c", "x\ny", "a\nb\r\nx\r\ny"),
+            ("a\r\nb\nc\n", "a\nb\n", "x\n", "x\r\nc\n"),
+            ("grün\r\nb\n", "b", "x\ny", "grün\r\nx\ny\n"),
+            ("a\nb\n", "a\nb", "a\r\nb", "a\r\nb\n"),
+            ("x a\n", "x a", "x b\r\nc", "x b\r\nc\n"),
+        ] {
+            let found = after(content, old, new, false);
+            assert_eq!(found.as_deref(), Ok(expected), "{content:?} {old:?}");
+            let edit = arguments(old, new, false);
+            assert_ne!(happened(expected, &edit), Some(false), "{content:?} {old:?}");
+        }
+        let all = after("a\nx\r\na\r\n", "a", "b\nc", true);
+        assert_eq!(all, Ok("b\nc\nx\r\nb\r\nc\r\n".into()));
     }
 
     #[test]

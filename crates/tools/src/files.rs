@@ -22,6 +22,8 @@ use crate::spelling::find_spelling;
 const RACES: usize = 32;
 /// The most parent directories that one write may create.
 const MAX_DEPTH: usize = 64;
+/// The most bytes of a path, as in Linux. The kernel refuses a longer one.
+const MAX_PATH_BYTES: usize = 4_096;
 
 /// One Location's files.
 ///
@@ -133,14 +135,35 @@ impl LocationFiles {
         }
         let path = Path::new(given);
         if path.is_relative() {
-            return Ok(find_spelling(self, path.to_path_buf()));
+            return Ok(self.drop_detours(find_spelling(self, path.to_path_buf())));
         }
         let roots = [Path::new(&self.shown_root), &self.given_root, &self.real_root];
         match roots.into_iter().find_map(|root| path.strip_prefix(root).ok()) {
             Some(below) if below.as_os_str().is_empty() => Ok(PathBuf::from(".")),
-            Some(below) => Ok(find_spelling(self, below.to_path_buf())),
+            Some(below) => Ok(self.drop_detours(find_spelling(self, below.to_path_buf()))),
             None => Err(Refused::Outside.told(given, self)),
         }
+    }
+
+    /// Takes each `..` behind a name that is missing away with that name. Otherwise the path would name another file once
+    /// somebody makes that folder.
+    pub(crate) fn drop_detours(&self, path: PathBuf) -> PathBuf {
+        let has_parent = path.components().any(|part| part == Component::ParentDir);
+        if !has_parent || path.as_os_str().len() > MAX_PATH_BYTES {
+            return path;
+        }
+        let mut kept = PathBuf::new();
+        for part in path.components() {
+            let is_missing = part == Component::ParentDir
+                && kept.file_name().is_some()
+                && matches!(self.open(&kept, OFlags::PATH), Err(Refused::Missing));
+            if is_missing {
+                kept.pop();
+            } else {
+                kept.push(part);
+            }
+        }
+        if kept.as_os_str().is_empty() { PathBuf::from(".") } else { kept }
     }
 
     /// Opens the target of `path`, if it is beneath the root.

@@ -87,20 +87,30 @@ fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Sto
         Some((base, rest)) => (base, Pattern { names_only: false, ..Pattern::below(&rest)? }),
         None => (base, Pattern::below(&wanted)?),
     };
-    let (mut found, mut left_out) = (Vec::new(), 0);
-    let walked = walk(&files, &base, &context.cancel, |path| {
-        let below = path.strip_prefix(&base).unwrap_or(path);
-        if pattern.matches(below) {
-            // A name is not what is in the file: one that is only asked about may be listed.
-            if context.reads.judge(path) == RuleAction::Deny {
-                left_out += 1;
-            } else {
-                found.push(path.display().to_string());
+    let collect = |pattern: &Pattern| -> Result<(Vec<String>, usize, Walked), Stopped> {
+        let (mut found, mut left_out) = (Vec::new(), 0);
+        let walked = walk(&files, &base, &context.cancel, |path| {
+            let below = path.strip_prefix(&base).unwrap_or(path);
+            if pattern.matches(below) {
+                // A name is not what is in the file: one that is only asked about may be listed.
+                if context.reads.judge(path) == RuleAction::Deny {
+                    left_out += 1;
+                } else {
+                    found.push(path.display().to_string());
+                }
             }
-        }
-        let enough = found.len() > MAX_PATHS;
-        Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    })?;
+            let enough = found.len() > MAX_PATHS;
+            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok((found, left_out, walked))
+    };
+    let (mut found, mut left_out, mut walked) = collect(&pattern)?;
+    if found.is_empty()
+        && left_out == 0
+        && let Some(several) = Pattern::from_several(&arguments.pattern, &files)?
+    {
+        (found, left_out, walked) = collect(&several)?;
+    }
     // A file that is asked for by its very path is there, whatever ignores it.
     if let Some(path) = pattern.exact_path(&base)
         && !found.contains(&path)
@@ -179,11 +189,32 @@ pub(crate) struct Pattern {
     /// The pattern, and the pattern with its brackets as letters: directories are named `[id]` in some projects.
     matchers: Vec<GlobMatcher>,
     names_only: bool,
+    /// The patterns of which this one is made, if it is, and whether each excludes.
+    parts: Vec<(Pattern, bool)>,
 }
 
 impl Pattern {
     pub(crate) fn new(given: &str, files: &LocationFiles) -> Result<Self, Stopped> {
         Self::below(&relate_pattern(given, files)?)
+    }
+
+    /// Makes one of the several patterns in a text, as other programs read it: `*.ts,*.py`, `*.ts !*.d.ts`. `None` if it has one.
+    pub(crate) fn from_several(
+        given: &str,
+        files: &LocationFiles,
+    ) -> Result<Option<Self>, Stopped> {
+        let texts = split_patterns(given);
+        if texts.len() < 2 && !texts.iter().any(|text| text.starts_with('!')) {
+            return Ok(None);
+        }
+        let mut parts = Vec::with_capacity(texts.len());
+        for text in texts {
+            let excluded = text.strip_prefix('!');
+            let pattern = Self::new(excluded.unwrap_or(text), files)?;
+            parts.push((pattern, excluded.is_some()));
+        }
+        let (given, matchers) = (String::new(), Vec::new());
+        Ok(Some(Self { given, matchers, names_only: false, parts }))
     }
 
     /// Makes one that is relative to where it is looked for.
@@ -200,7 +231,7 @@ impl Pattern {
             }
         };
         let matchers = globs.iter().map(globset::Glob::compile_matcher).collect();
-        Ok(Self { names_only: !given.contains('/'), given, matchers })
+        Ok(Self { names_only: !given.contains('/'), given, matchers, parts: Vec::new() })
     }
 
     /// Returns the one path that it means below `base`, if it has no signs of a pattern, or its signs may be letters.
@@ -211,12 +242,34 @@ impl Pattern {
     }
 
     pub(crate) fn matches(&self, path: &Path) -> bool {
+        if !self.parts.is_empty() {
+            let has = |excludes: bool| {
+                let mut own = self.parts.iter().filter(|(_, excluded)| *excluded == excludes);
+                own.any(|(pattern, _)| pattern.matches(path))
+            };
+            let takes_all = self.parts.iter().all(|(_, excluded)| *excluded);
+            return !has(true) && (takes_all || has(false));
+        }
         let name = if self.names_only { path.file_name().map(Path::new) } else { None };
         let path = name.unwrap_or(path);
         let composed = path.to_str().map(compose_letters);
         let path = composed.as_deref().map_or(path, Path::new);
         self.matchers.iter().any(|matcher| matcher.is_match(path))
     }
+}
+
+/// Splits a text at commas and white space outside of brackets.
+fn split_patterns(given: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    let is_between = |c: char| {
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && (c == ',' || c.is_whitespace())
+    };
+    given.split(is_between).filter(|part| !part.is_empty()).collect()
 }
 
 /// Returns a pattern whose brackets stand for themselves.

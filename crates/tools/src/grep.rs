@@ -100,7 +100,7 @@ impl Tool for Grep {
 fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
     let files = LocationFiles::open_root(context)?;
     let mut search = Search::new(&arguments.pattern, &context.cancel)?;
-    let include =
+    let mut include =
         arguments.include.as_deref().map(|given| Pattern::new(given, &files)).transpose()?;
     let below = files.relative(given)?;
     let opened = files.open_to_read(&below).map_err(|refused| match refused {
@@ -122,22 +122,34 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
     }
     let base =
         files.real_relative(&opened.file.into()).map_err(|refused| refused.told(given, &files))?;
-    let mut left_out = 0;
     let shows = |path: &Path| context.reads.judge(path) == RuleAction::Allow;
-    let (walked, mut found) = threads::search(&files, search, &shows, |found| {
-        walk(&files, &base, &context.cancel, |path| {
-            let wanted =
-                |pattern: &Pattern| pattern.matches(path.strip_prefix(&base).unwrap_or(path));
-            if !include.as_ref().is_none_or(wanted) {
-                return Ok(ControlFlow::Continue(()));
-            }
-            if !shows(path) {
-                left_out += 1;
-                return Ok(ControlFlow::Continue(()));
-            }
-            Ok(found.add(path))
-        })
-    })?;
+    // Returns besides whether any file was wanted, and how many of them may not be shown.
+    let search_wanted = |include: Option<&Pattern>| {
+        let (mut is_any, mut left_out) = (false, 0);
+        let searched = threads::search(&files, search.clone(), &shows, |found| {
+            walk(&files, &base, &context.cancel, |path| {
+                let wanted =
+                    |pattern: &Pattern| pattern.matches(path.strip_prefix(&base).unwrap_or(path));
+                if !include.is_none_or(wanted) {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                is_any = true;
+                if !shows(path) {
+                    left_out += 1;
+                    return Ok(ControlFlow::Continue(()));
+                }
+                Ok(found.add(path))
+            })
+        });
+        searched.map(|(walked, found)| (walked, found, is_any, left_out))
+    };
+    let (mut walked, mut found, is_any, mut left_out) = search_wanted(include.as_ref())?;
+    if !is_any && let Some(given) = arguments.include.as_deref() {
+        include = Pattern::from_several(given, &files)?;
+        if include.is_some() {
+            (walked, found, _, left_out) = search_wanted(include.as_ref())?;
+        }
+    }
     found.left_out += left_out;
     if context.cancel.is_cancelled() {
         return Err(Stopped::Interrupted);

@@ -24,6 +24,7 @@ mod files;
 mod git_files;
 mod glob;
 mod grep;
+mod line_ends;
 mod lines;
 mod names;
 mod needs;

@@ -39,8 +39,12 @@ pub fn needs(tool: &str, arguments: &str, directory: &str) -> Vec<Need> {
     let mut needs = Gathered::default();
     match tool {
         "shell" => {
-            if let Some(OfShell { command }) = read(tool, arguments) {
-                of_shell(&command, directory, &mut needs);
+            if let Some(OfShell { command, workdir }) = read(tool, arguments) {
+                let workdir = find_workdir(workdir.as_deref(), directory);
+                of_shell(&command, directory, workdir.as_deref(), &mut needs);
+                if let Some(place) = &workdir {
+                    needs.outside(place, directory, true);
+                }
             }
         }
         "read" => {
@@ -99,12 +103,19 @@ fn read<T: DeserializeOwned>(tool: &str, arguments: &str) -> Option<T> {
     arguments::parse_text(tool, arguments).ok()
 }
 
+/// Returns where a command starts, in full, unless that is the session's directory. `given` is its argument `workdir`. The tool
+/// asks here too, so that the command runs where its rules saw it.
+pub(crate) fn find_workdir(given: Option<&str>, directory: &str) -> Option<String> {
+    let given = given.filter(|given| !given.is_empty())?;
+    Some(paths::full(given, directory)).filter(|place| *place != paths::full(directory, "/"))
+}
+
 /// Parses a command on a thread of its own, with enough stack. If the parser panics, the command was not taken apart.
-fn of_shell(command: &str, directory: &str, needs: &mut Gathered) {
+fn of_shell(command: &str, directory: &str, workdir: Option<&str>, needs: &mut Gathered) {
     let parsed = std::thread::scope(|scope| {
         let parse = || {
             let mut found = Gathered::default();
-            shell::add(command, directory, &mut found);
+            shell::add(command, directory, workdir, &mut found);
             found
         };
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
@@ -119,6 +130,7 @@ fn of_shell(command: &str, directory: &str, needs: &mut Gathered) {
 #[derive(Deserialize)]
 struct OfShell {
     command: String,
+    workdir: Option<String>,
 }
 
 #[derive(Deserialize)]

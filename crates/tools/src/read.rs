@@ -13,7 +13,7 @@ use crate::arguments;
 use crate::call::{
     Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, say_count, title,
 };
-use crate::encoding::{Form, give_advice, make_readable};
+use crate::encoding::{Form, find_encoding, give_advice, make_readable};
 use crate::files::{LocationFiles, OpenFile, Refused, blocking};
 use crate::grep::{check_links, left_out_note};
 use crate::lines::{Page, Shown};
@@ -26,8 +26,10 @@ use crate::suggest::did_you_mean;
 const DEFAULT_LINES: usize = 2_000;
 /// The most names of a directory that are sorted and paged; further ones are only counted.
 const MAX_NAMES: usize = 10_000;
-/// The most bytes that are read of a file in UTF-16.
-const MAX_UTF16_BYTES: u64 = 64 * 1024 * 1024;
+/// The most bytes that are read of a file that is not UTF-8.
+const MAX_DECODED_BYTES: u64 = 64 * 1024 * 1024;
+/// The bytes that tell how a file is written.
+const START_BYTES: usize = 8 * 1024;
 /// The space for notes after the lines, in bytes and lines.
 const NOTE_BYTES: usize = 512;
 const NOTE_LINES: usize = 4;
@@ -38,7 +40,8 @@ pub(crate) struct Read;
 struct Arguments {
     #[serde(alias = "filePath")]
     path: String,
-    offset: Option<usize>,
+    /// A negative one counts from the end, as `tail` does.
+    offset: Option<i64>,
     limit: Option<usize>,
     column: Option<usize>,
 }
@@ -79,8 +82,11 @@ impl Tool for Read {
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
         let Arguments { path, offset, limit, column } = arguments::parse(call)?;
         let limits = context.limits;
+        let offset = offset.unwrap_or(1);
+        let lines_back = usize::try_from(offset.unsigned_abs()).unwrap_or(usize::MAX);
+        let from_end = if offset < 0 { lines_back } else { 0 };
         let page = Page {
-            offset: offset.unwrap_or(1).max(1),
+            offset: if offset < 0 { 1 } else { lines_back.max(1) },
             column: column.unwrap_or(1).max(1),
             max_lines: limit.unwrap_or(DEFAULT_LINES).clamp(1, limits.max_lines() - NOTE_LINES),
             max_bytes: limits.max_bytes() - NOTE_BYTES,
@@ -88,11 +94,12 @@ impl Tool for Read {
         let context = context.clone();
         if outputs::is_directory(&path) {
             let listed = outputs::names(&context).await?;
-            return list(&listed, page, &path, &context);
+            return list(&listed, page, from_end, &path, &context);
         }
         if outputs::is_managed(&path) {
             let bytes = managed(&context, &path).await?;
-            return blocking(move || lines(Cursor::new(bytes), page, &path, &context)).await;
+            return blocking(move || lines(Cursor::new(bytes), page, from_end, &path, &context))
+                .await;
         }
         blocking(move || {
             let files = LocationFiles::open_root(&context)?;
@@ -111,17 +118,19 @@ impl Tool for Read {
             check_links(&files, &context, &path, &below, &file)?;
             if kind == FileType::Directory {
                 let real = files.real_of(&file).map_err(|refused| refused.told(&path, &files))?;
-                return names(file.into(), &real, page, &path, &context);
+                return names(file.into(), &real, page, from_end, &path, &context);
             }
-            lines(file, page, &path, &context)
+            lines(file, page, from_end, &path, &context)
         })
         .await
     }
 }
 
+/// Shows lines of a file. `from_end`: the last ones, so many.
 fn lines(
     mut file: impl io::Read + Seek,
     page: Page,
+    from_end: usize,
     path: &str,
     context: &ToolContext,
 ) -> Result<ToolOutcome, Stopped> {
@@ -132,26 +141,47 @@ fn lines(
         Stopped::because(format!("cannot read {path}: {error}"))
     };
     let mut start = Vec::new();
-    file.by_ref().take(8 * 1024).read_to_end(&mut start).map_err(failed)?;
+    file.by_ref().take(START_BYTES as u64).read_to_end(&mut start).map_err(failed)?;
     let form = Form::detect_from(&start);
-    if !form.is_utf16() && is_binary(&start) {
+    // Up to the last line's end: no letter ends behind that.
+    let whole_lines = match memchr::memrchr(b'\n', &start) {
+        Some(end) if start.len() == START_BYTES => &start[..end],
+        Some(_) | None => &start[..],
+    };
+    let encoding = if form.is_utf16() { None } else { find_encoding(whole_lines) };
+    file.rewind().map_err(failed)?;
+    let decoded: Option<Vec<u8>> = if form.is_utf16() || encoding.is_some() {
+        let mut bytes = Vec::new();
+        file.by_ref().take(MAX_DECODED_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+        match encoding {
+            Some(encoding) => encoding
+                .decode_without_bom_handling_and_without_replacement(&bytes)
+                .map(|text| text.into_owned().into_bytes()),
+            None => Some(make_readable(&bytes).into_owned()),
+        }
+    } else {
+        None
+    };
+    if decoded.is_none() && is_binary(&start) {
         return Err(Stopped::because(format!(
             "{path} is a binary file and cannot be shown as text; look at it with a program in shell, such as `file` or `xxd`"
         )));
     }
-    file.rewind().map_err(failed)?;
     let stop = || context.cancel.is_cancelled();
-    let shown = if form.is_utf16() {
-        let mut bytes = Vec::new();
-        file.take(MAX_UTF16_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-        page.of(&*make_readable(&bytes), stop)
-    } else {
-        if form == Form::MarkedUtf8 {
-            file.seek(io::SeekFrom::Start(3)).map_err(failed)?;
+    let mark = if form == Form::MarkedUtf8 { 3 } else { 0 };
+    let mut show = |page: Page| match &decoded {
+        Some(bytes) => page.of(bytes.as_slice(), stop),
+        None => {
+            file.seek(io::SeekFrom::Start(mark))?;
+            page.of(BufReader::with_capacity(64 * 1024, &mut file), stop)
         }
-        page.of(BufReader::with_capacity(64 * 1024, file), stop)
     };
-    let shown = shown.map_err(failed)?;
+    let mut page = page;
+    if from_end > 0 {
+        let all = show(Page { offset: usize::MAX, ..page }).map_err(failed)?.seen;
+        page.offset = all.saturating_sub(from_end) + 1;
+    }
+    let shown = show(page).map_err(failed)?;
     if shown.count == 0 && shown.seen > 0 {
         let total = shown.seen;
         return Err(Stopped::because(format!(
@@ -164,9 +194,14 @@ fn lines(
     let mut outcome = outcome(shown, page, path, ("line", "lines"));
     if form.is_utf16() {
         outcome.footer += " (the file is UTF-16, and stays that when it is changed)";
-    } else if is_mended {
+    } else if decoded.is_some() {
         outcome.footer +=
-            &format!(" (not UTF-8: \u{FFFD} stands for other bytes; {})", give_advice(path));
+            &format!(" (not UTF-8, and shown decoded: {})", give_advice(path, encoding));
+    } else if is_mended {
+        outcome.footer += &format!(
+            " (not UTF-8: \u{FFFD} stands for other bytes; {})",
+            give_advice(path, encoding)
+        );
     }
     Ok(outcome)
 }
@@ -175,6 +210,7 @@ fn names(
     directory: std::os::fd::OwnedFd,
     below: &Path,
     page: Page,
+    from_end: usize,
     path: &str,
     context: &ToolContext,
 ) -> Result<ToolOutcome, Stopped> {
@@ -199,7 +235,7 @@ fn names(
         names.push(format!("{}{slash}", escape_name(&name)));
     }
     names.sort();
-    let mut outcome = list(&names, page, path, context)?;
+    let mut outcome = list(&names, page, from_end, path, context)?;
     if left_out > 0 {
         outcome.footer += &left_out_note(left_out);
     }
@@ -209,10 +245,14 @@ fn names(
 /// Shows names, one on each line.
 fn list(
     names: &[String],
-    page: Page,
+    mut page: Page,
+    from_end: usize,
     path: &str,
     context: &ToolContext,
 ) -> Result<ToolOutcome, Stopped> {
+    if from_end > 0 {
+        page.offset = names.len().saturating_sub(from_end) + 1;
+    }
     let failed = |error: io::Error| Stopped::because(format!("cannot list {path}: {error}"));
     let stop = || context.cancel.is_cancelled();
     let lines = names.iter().fold(String::new(), |lines, name| lines + name + "\n");

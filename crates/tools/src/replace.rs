@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, readlinkat, renameat, unlinkat};
@@ -88,12 +88,20 @@ impl HeldFiles<'_> {
     }
 }
 
-/// Returns the path with symlinks resolved, if it exists, and its mode.
+/// Returns the path with symlinks resolved, and the mode of a file that exists. Of one that does not, its folder is resolved.
 fn resolve(files: &LocationFiles, path: &Path) -> Result<(PathBuf, Option<u32>), Refused> {
-    let mut tries = REPLACED_MEANWHILE;
+    let (mut path, mut tries) = (path.to_path_buf(), REPLACED_MEANWHILE);
     loop {
-        let fd = match files.open(path, OFlags::PATH) {
-            Err(Refused::Missing) => return Ok((follow_dangling(files, path)?, None)),
+        let fd = match files.open(&path, OFlags::PATH) {
+            Err(Refused::Missing) => {
+                let free = resolve_folder(files, &follow_dangling(files, &path)?)?;
+                if free == path || tries == 0 {
+                    return Ok((free, None));
+                }
+                // By its other name there may be a file.
+                (path, tries) = (free, tries - 1);
+                continue;
+            }
             Err(other) => return Err(other),
             Ok(fd) => fd,
         };
@@ -129,9 +137,29 @@ fn follow_dangling(files: &LocationFiles, path: &Path) -> Result<PathBuf, Refuse
         }
         let target = readlinkat(&link, "", Vec::new())?;
         let beside = files.real_relative(&link)?;
-        path = beside.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(target.to_bytes()));
+        let target = OsStr::from_bytes(target.to_bytes());
+        path = files.drop_detours(beside.parent().unwrap_or(Path::new("")).join(target));
     }
     Err(Refused::Io(io::Error::other("its symlinks lead in a circle")))
+}
+
+/// Returns the path of a missing file with the deepest of its folders that exists by that one's real name, so that two names of
+/// one file are told to be one.
+fn resolve_folder(files: &LocationFiles, path: &Path) -> Result<PathBuf, Refused> {
+    for above in path.ancestors().skip(1) {
+        let folder = if above == Path::new("") { Path::new(".") } else { above };
+        let real = match files.open(folder, OFlags::PATH) {
+            Err(Refused::Missing) => continue,
+            Err(other) => return Err(other),
+            Ok(fd) => files.real_relative(&fd)?,
+        };
+        let rest = path.strip_prefix(above).unwrap_or(path);
+        if rest.components().any(|part| part == Component::ParentDir) {
+            return Err(Refused::Io(io::Error::other("it leads through a folder that is missing")));
+        }
+        return Ok(real.strip_prefix(".").unwrap_or(&real).join(rest));
+    }
+    Ok(path.to_path_buf())
 }
 
 fn hash(value: &impl Hash) -> u64 {

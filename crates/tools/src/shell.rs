@@ -1,21 +1,26 @@
 //! `shell`: runs a command in the Location's directory.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{ToolClass, ToolOutcomeKind};
+use rustix::fs::OFlags;
 use sandbox::{Command, End, Network, OUTPUTS, Output, Sandbox};
 use serde::Deserialize;
 use serde_json::json;
 use snapshots::Touched;
 
-use crate::arguments;
+use crate::arguments::{self, quote_word};
 use crate::call::{
     Stopped, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
 };
+use crate::files::{LocationFiles, Refused, blocking};
+use crate::needs::find_workdir;
 use crate::outputs;
 use crate::set::Tool;
+use crate::suggest::did_you_mean;
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 const MAX_TIMEOUT_MS: u64 = 600_000;
@@ -34,8 +39,50 @@ pub(crate) struct Shell {
 #[derive(Deserialize)]
 struct Arguments {
     command: String,
-    #[serde(alias = "timeout")]
     timeout_ms: Option<u64>,
+    workdir: Option<String>,
+}
+
+/// Where a command starts.
+struct StartPlace {
+    directory: PathBuf,
+    /// The command, behind what brings it there.
+    script: String,
+}
+
+/// Finds the directory that a command names. `place` is in full, as the rules see it.
+async fn find_start(
+    place: String,
+    command: String,
+    context: &ToolContext,
+) -> Result<StartPlace, Stopped> {
+    let context = context.clone();
+    blocking(move || {
+        let files = LocationFiles::open_root(&context)?;
+        let Ok(below) = files.relative(&place) else {
+            // The rules allow it, and the sandbox shows it or not.
+            let script = format!("cd -- {} || exit; {command}", quote_word(&place));
+            return Ok(StartPlace { directory: context.root.clone(), script });
+        };
+        let opened = files.open(&below, OFlags::PATH | OFlags::DIRECTORY);
+        let real =
+            opened.and_then(|fd| files.real_relative(&fd)).map_err(|refused| match refused {
+                Refused::Missing => {
+                    let hint = did_you_mean(&files, &below);
+                    Stopped::because(format!(
+                        "the command did not run: the directory {place} does not exist{hint}"
+                    ))
+                }
+                other
+                @ (Refused::Outside | Refused::Hidden | Refused::GitsOwn | Refused::Io(_)) => {
+                    other.told(&place, &files)
+                }
+            })?;
+        let is_root = real == Path::new(".");
+        let directory = if is_root { context.root.clone() } else { context.root.join(real) };
+        Ok(StartPlace { directory, script: command })
+    })
+    .await
 }
 
 #[async_trait]
@@ -71,10 +118,26 @@ impl Tool for Shell {
     }
 
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
-        let Arguments { command, timeout_ms } = arguments::parse(call)?;
-        if command.trim().is_empty() || command.contains('\0') {
+        let Arguments { command, timeout_ms, workdir } = arguments::parse(call)?;
+        let has_nul = |text: &str| text.contains('\0');
+        if command.trim().is_empty() || has_nul(&command) || workdir.as_deref().is_some_and(has_nul)
+        {
             return Err(Stopped::because("the command is empty or holds a NUL"));
         }
+        let mut cell = context.cell.clone();
+        let place = find_workdir(workdir.as_deref(), &context.shown_root);
+        let (start, title) = match place {
+            Some(place) => {
+                // The whole Location stays its workspace.
+                cell.workspace.get_or_insert_with(|| context.root.clone());
+                let title = title(&format!("Run in {place}:"), &command);
+                (find_start(place, command.clone(), context).await?, title)
+            }
+            None => {
+                let (directory, script) = (context.root.clone(), command.clone());
+                (StartPlace { directory, script }, title("Run", &command))
+            }
+        };
         let outputs = if self.sandbox.shows_outputs() {
             outputs::named_by(&command, context).await?
         } else {
@@ -85,10 +148,10 @@ impl Tool for Shell {
         let script = Command {
             keep_bytes: context.limits.max_bytes(),
             lock: context.lock.clone(),
-            cell: context.cell.clone(),
+            cell,
             outputs,
             live: context.live.clone(),
-            ..Command::shell(&command, context.root.clone(), timeout)
+            ..Command::shell(&start.script, start.directory, timeout)
         };
         let outcome = self.sandbox.run(script, &context.cancel).await;
         let outcome = outcome.map_err(|error| Stopped::Midway(error.to_string()))?;
@@ -143,7 +206,6 @@ impl Tool for Shell {
             "timed_out": outcome.end == End::TimedOut,
             "output_bytes": outcome.output.total_bytes,
         });
-        let title = title("Run", &command);
         let text = Text::Spooled(outcome.output);
         let touched = Touched::Anything;
         Ok(ToolOutcome { kind, title, text, footer, structured: Some(structured), touched })

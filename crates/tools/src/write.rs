@@ -33,6 +33,23 @@ struct Arguments {
     #[serde(alias = "filePath")]
     path: String,
     content: String,
+    /// Other programs add to the file then.
+    #[serde(default)]
+    append: bool,
+}
+
+impl Arguments {
+    /// Reads the arguments of a call. One that would add to the file is refused: here it would replace what is there.
+    fn read_from(call: &ToolCall) -> Result<Self, Stopped> {
+        let arguments: Self = arguments::parse(call)?;
+        if arguments.append {
+            let path = &arguments.path;
+            return Err(Stopped::because(format!(
+                "write replaces the whole file and cannot append; add to {path} with edit, or with `cat >>` in shell"
+            )));
+        }
+        Ok(arguments)
+    }
 }
 
 #[async_trait]
@@ -64,7 +81,7 @@ impl Tool for Write {
     }
 
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
-        let arguments: Arguments = arguments::parse(call)?;
+        let arguments = Arguments::read_from(call)?;
         let (context, locks, call) = (context.clone(), self.locks.clone(), call.id.clone());
         blocking(move || {
             let files = LocationFiles::open_root(&context)?;
@@ -88,7 +105,7 @@ impl Tool for Write {
     }
 
     async fn probe(&self, call: &ToolCall, context: &ToolContext) -> Probe {
-        let Ok(arguments) = arguments::parse::<Arguments>(call) else { return Probe::NotDone };
+        let Ok(arguments) = Arguments::read_from(call) else { return Probe::NotDone };
         let context = context.clone();
         let looked = blocking(move || {
             let files = LocationFiles::open_root(&context)?;
@@ -155,7 +172,7 @@ fn detect_style(files: &LocationFiles, path: &Path) -> Style {
 
 /// Makes the outcome. After a takeover, `created` is unknown.
 fn done(arguments: &Arguments, created: Option<bool>) -> ToolOutcome {
-    let Arguments { path, content } = arguments;
+    let Arguments { path, content, append: _ } = arguments;
     let verb = if created == Some(true) { "Created" } else { "Wrote" };
     let bytes = say_count(content.len(), "byte");
     let text = format!("{verb} {path} ({bytes}, {})", say_count(content.lines().count(), "line"));

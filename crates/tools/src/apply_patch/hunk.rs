@@ -1,6 +1,9 @@
 //! Applies the hunks of a patch to a text. Pure.
 
+use std::ops::Range;
+
 use crate::alike::{same, same_indented};
+use crate::line_ends::find_line_end;
 
 /// The most comparisons of lines for one file.
 const MAX_COMPARISONS: usize = 50_000_000;
@@ -52,23 +55,23 @@ impl Hunk {
 /// Returns the text after all hunks. The error says which hunk does not fit, and what to do.
 pub(crate) fn apply(content: &str, hunks: &[Hunk]) -> Result<String, String> {
     let lines: Vec<&str> = content.split_inclusive('\n').collect();
-    let line_end = if content.contains("\r\n") { "\r\n" } else { "\n" };
     let mut after = String::with_capacity(content.len());
     let mut finder = Finder { lines: &lines, from: 0, compared: 0 };
     let mut copied = 0;
     for (number, hunk) in hunks.iter().enumerate() {
         let place = finder.find(hunk, Side::Before);
         let place = place.map_err(|error| format!("hunk {}: {error}", number + 1))?;
-        copy(&mut after, &lines[copied..place], line_end);
+        copy(&mut after, &lines, copied..place);
         let mut at = place;
         for part in &hunk.parts {
             match part {
                 Part::Kept(_) => {
-                    copy(&mut after, &lines[at..=at], line_end);
+                    copy(&mut after, &lines, at..at + 1);
                     at += 1;
                 }
                 Part::Removed(_) => at += 1,
                 Part::Added(line) => {
+                    let line_end = find_line_end(&lines, at);
                     end_line(&mut after, line_end);
                     after.push_str(line);
                     after.push_str(line_end);
@@ -79,10 +82,10 @@ pub(crate) fn apply(content: &str, hunks: &[Hunk]) -> Result<String, String> {
     }
     let ends_added = copied == lines.len()
         && hunks.last().and_then(|hunk| hunk.parts.last()).is_some_and(Part::is_added);
-    copy(&mut after, &lines[copied..], line_end);
+    copy(&mut after, &lines, copied..lines.len());
     // A patch does not say whether the last line ends: it does as the file's last line did.
     if ends_added && !content.is_empty() && !content.ends_with('\n') {
-        after.truncate(after.len() - line_end.len());
+        after.truncate(after.len() - find_line_end(&lines, lines.len()).len());
     }
     Ok(after)
 }
@@ -94,11 +97,11 @@ pub(crate) fn is_applied(content: &str, hunks: &[Hunk]) -> bool {
     hunks.iter().all(|hunk| finder.find(hunk, Side::After).is_ok())
 }
 
-fn copy(after: &mut String, lines: &[&str], line_end: &str) {
-    if !lines.is_empty() {
-        end_line(after, line_end);
+fn copy(after: &mut String, lines: &[&str], range: Range<usize>) {
+    if !range.is_empty() {
+        end_line(after, find_line_end(lines, range.start));
     }
-    after.extend(lines.iter().copied());
+    after.extend(lines[range].iter().copied());
 }
 
 /// Ends the last line, which may have been the file's last one without an end.
@@ -119,8 +122,11 @@ impl Finder<'_> {
     /// Returns the index of the first line of a hunk's place, and goes behind the place.
     fn find(&mut self, hunk: &Hunk, side: Side) -> Result<usize, String> {
         for header in &hunk.headers {
-            let is_it = |line: &&str| same_indented(line, header);
-            let found = self.lines[self.from..].iter().position(is_it);
+            let find = |header: &str| {
+                self.lines[self.from..].iter().position(|line| same_indented(line, header))
+            };
+            // Models close a header like one of a unified diff.
+            let found = find(header).or_else(|| find(header.strip_suffix("@@")?.trim()));
             let found = found.ok_or_else(|| {
                 format!(
                     "no line `{header}` follows line {}; give a line of the file after `@@`",
@@ -130,7 +136,14 @@ impl Finder<'_> {
             self.from += found + 1;
         }
         let wanted = hunk.lines(side);
-        let place = self.place(hunk, &wanted)?;
+        let place = match self.place(hunk, &wanted) {
+            // A header may be the first line of the hunk as well.
+            Err(missing) if !hunk.headers.is_empty() => {
+                self.from -= 1;
+                self.place(hunk, &wanted).map_err(|_| missing)?
+            }
+            other => other?,
+        };
         self.from = place + wanted.len();
         Ok(place)
     }
@@ -213,9 +226,16 @@ mod tests {
             ("a\nb", "@@\n-a\n+x", "x\nb"),
             ("a\nb", "@@\n a\n-b", "a\n"),
             ("f\n x\ng\n x\n", "@@ g\n- x\n+ y", "f\n x\ng\n y\n"),
+            ("f\n x\ng\n x\n", "@@ g @@\n- x\n+ y", "f\n x\ng\n y\n"),
+            ("a @@\nx\na\nx\n", "@@ a @@\n-x\n+y", "a @@\ny\na\nx\n"),
+            ("f\n x\ng\n x\n", "@@ g\n g\n- x\n+ y", "f\n x\ng\n y\n"),
             ("f\n x\ng\n f\n x\n x\n", "@@ g\n@@ f\n- x\n+ y", "f\n x\ng\n f\n y\n x\n"),
             ("x\ny\nx\n", "@@\n-x\n+z\n*** End of File", "x\ny\nz\n"),
             ("a\r\nb\r\n", "@@\n a\n-b\n+x\n+y", "a\r\nx\r\ny\r\n"),
+            ("a\nb\nc\r\n", "@@\n a\n-b\n+x\n+y", "a\nx\ny\nc\r\n"),
+            ("a\nb\r\nc\n", "@@\n-b\n+x\n+y\n c", "a\nx\r\ny\r\nc\n"),
+            ("a\r\nb\n", "@@\n+x\n a", "x\r\na\r\nb\n"),
+            ("a\r\nb\nc", "@@\n c\n+x", "a\r\nb\nc\nx"),
             ("a  \nit\u{2019}s\n", "@@\n a\n-it's\n+x", "a  \nx\n"),
             ("a\n", "@@\n+b", "a\nb\n"),
             ("f\nb\n", "@@ f\n+a", "f\na\nb\n"),

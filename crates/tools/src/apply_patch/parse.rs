@@ -234,6 +234,7 @@ fn of_hunk(hunks: &mut Vec<Hunk>, line: &str) -> Result<usize, String> {
             hunks.push(Hunk::default());
         }
         let header = without_numbers(header.trim());
+        let header = if header == "@@" { "" } else { header };
         let last = hunks.last_mut().ok_or("no hunk")?;
         if last.is_unnamed && header.is_empty() {
             return Err("two `@@` lines follow each other".to_owned());

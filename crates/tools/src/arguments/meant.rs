@@ -1,9 +1,11 @@
 //! Reads what a model means by arguments that are not quite what the schema wants. Each has one reading, or stays as it is.
 
+use std::time::Duration;
+
 use serde_json::{Map, Number, Value};
 
 /// Names of arguments that models know from elsewhere, without case and signs, by tool.
-const OTHERS: [(&[&str], &str, &[&str]); 16] = [
+const OTHERS: [(&[&str], &str, &[&str]); 20] = [
     (
         &["read", "write", "edit", "grep", "glob"],
         "path",
@@ -13,6 +15,7 @@ const OTHERS: [(&[&str], &str, &[&str]); 16] = [
     (&["read"], "offset", &["startline", "start", "from", "linestart", "line"]),
     (&["read"], "limit", &["numlines", "maxlines", "lines", "count"]),
     (&["read"], "column", &["col"]),
+    (&["write"], "append", &["isappend", "appendmode"]),
     (&["write"], "content", &["contents", "filetext", "text", "filecontent", "data"]),
     (&["edit"], "old", &["oldstring", "oldstr", "oldtext", "search", "searchstring", "find"]),
     (
@@ -22,17 +25,41 @@ const OTHERS: [(&[&str], &str, &[&str]); 16] = [
     ),
     (&["edit"], "all", &["replaceall", "global", "multiple"]),
     (&["shell"], "command", &["cmd", "commandline", "script", "code", "bashcommand"]),
-    (&["shell"], "timeout_ms", &["timeout", "timeoutms"]),
+    (
+        &["shell"],
+        "workdir",
+        &[
+            "cwd",
+            "dir",
+            "directory",
+            "dirpath",
+            "folder",
+            "workingdir",
+            "workingdirectory",
+            "currentdirectory",
+        ],
+    ),
     (&["apply_patch"], "patch", &["patchtext", "input", "diff", "patchcontent"]),
     (&["grep"], "pattern", &["query", "regex", "regexp", "search", "expression"]),
     (&["grep"], "include", &["glob", "includepattern", "filepattern", "includes"]),
+    (&["grep"], "ignore_case", &["i", "caseinsensitive"]),
+    (&["grep"], "case_sensitive", &["matchcase"]),
     (&["glob"], "pattern", &["glob", "globpattern", "query", "filepattern"]),
     (&["webfetch"], "url", &["uri", "address", "link", "href"]),
+    (&["skill"], "name", &["skill", "skillname", "command"]),
 ];
+/// Names of a time limit in seconds, without case and signs. `timeout` is one too if it is below a thousand: those who mean
+/// milliseconds give no command less than a second.
+const SECONDS: [&str; 3] = ["timeoutseconds", "timeoutsecs", "timeoutsec"];
+/// Names of a time limit in milliseconds.
+const MILLISECONDS: [&str; 3] = ["timeoutms", "timeoutmillis", "timeoutmilliseconds"];
+/// Arguments that are texts, by tool, and whether the text is a whole file.
+const TEXTS: [(&str, &str, bool); 3] =
+    [("write", "content", true), ("edit", "old", false), ("edit", "new", false)];
 /// Arguments that are whole numbers.
 const NUMBERS: [&str; 4] = ["offset", "limit", "column", "timeout_ms"];
 /// Arguments that are true or false.
-const FLAGS: [&str; 1] = ["all"];
+const FLAGS: [&str; 4] = ["all", "append", "ignore_case", "case_sensitive"];
 /// Arguments that are lists.
 const LISTS: [&str; 2] = ["todos", "questions"];
 /// Names of the one member of an object around the arguments.
@@ -154,6 +181,9 @@ pub(super) fn in_own_terms(tool: &str, fields: &mut Map<String, Value>) {
             }
         }
     }
+    if tool == "shell" {
+        read_timeout(fields);
+    }
     for name in NUMBERS {
         change_field(fields, name, read_whole);
     }
@@ -166,9 +196,58 @@ pub(super) fn in_own_terms(tool: &str, fields: &mut Map<String, Value>) {
             Some(list).filter(Value::is_array)
         });
     }
+    for (_, name, is_file) in TEXTS.iter().filter(|(of, ..)| *of == tool) {
+        change_field(fields, name, |value| write_json(value, *is_file));
+    }
     if tool == "shell" {
         change_field(fields, "command", |value| join_command(value.as_array()?).map(Value::String));
+        change_field(fields, "command", |value| {
+            let command = value.as_str()?.replace("\r\n", "\n");
+            Some(Value::from(command.trim_end_matches('\r')))
+        });
     }
+    let has_flag = |name: &str, flag: bool| fields.get(name) == Some(&Value::Bool(flag));
+    if tool == "grep" && (has_flag("ignore_case", true) || has_flag("case_sensitive", false)) {
+        change_field(fields, "pattern", |value| {
+            Some(Value::String(format!("(?i){}", value.as_str()?)))
+        });
+    }
+}
+
+/// Reads a time limit by the names of others as `timeout_ms`, unless there is one. None of theirs is zero.
+fn read_timeout(fields: &mut Map<String, Value>) {
+    let is_other = |name: &&String| {
+        let squeezed = squeeze_name(name);
+        let squeezed = squeezed.as_str();
+        let is_limit = SECONDS.contains(&squeezed) || MILLISECONDS.contains(&squeezed);
+        *name != "timeout_ms" && (is_limit || squeezed == "timeout")
+    };
+    let others: Vec<String> = fields.keys().filter(is_other).cloned().collect();
+    for other in others {
+        let Some(value) = fields.remove(&other) else { continue };
+        let is_known = fields.get("timeout_ms").is_some_and(|own| !own.is_null());
+        let limit = read_limit(&squeeze_name(&other), &value);
+        if !is_known && limit != Some(0) {
+            fields.insert("timeout_ms".to_owned(), limit.map_or(value, Value::from));
+        }
+    }
+}
+
+/// Reads a time limit of this squeezed name, in milliseconds.
+fn read_limit(name: &str, value: &Value) -> Option<u64> {
+    let number: f64 = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+    let is_seconds = SECONDS.contains(&name) || (name == "timeout" && number < 1_000.0);
+    let seconds = if is_seconds { number } else { number / 1_000.0 };
+    u64::try_from(Duration::try_from_secs_f64(seconds).ok()?.as_millis()).ok()
+}
+
+/// Writes an object or a list as the text that it is in a file.
+fn write_json(value: &Value, is_file: bool) -> Option<Value> {
+    if !value.is_object() && !value.is_array() {
+        return None;
+    }
+    let text = serde_json::to_string_pretty(value).ok()?;
+    Some(Value::String(if is_file { text + "\n" } else { text }))
 }
 
 fn change_field(
@@ -194,7 +273,8 @@ fn read_whole(value: &Value) -> Option<Value> {
         Some(_) => return None,
         None => &text,
     };
-    digits.parse::<u64>().ok().map(|number| Value::Number(Number::from(number)))
+    let number = digits.parse::<u64>().map(Number::from);
+    number.or_else(|_| digits.parse::<i64>().map(Number::from)).ok().map(Value::Number)
 }
 
 fn read_flag(value: &Value) -> Option<Value> {
@@ -222,7 +302,8 @@ fn join_command(words: &[Value]) -> Option<String> {
     Some(words.into_iter().map(quote_word).collect::<Vec<_>>().join(" "))
 }
 
-fn quote_word(word: &str) -> String {
+/// Returns a word as a shell reads it.
+pub(crate) fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@,+%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -278,6 +359,9 @@ mod tests {
             json!({"pattern": "x", "include": "*.rs"})
         );
         assert_eq!(read("webfetch", json!({"file_path": "a"})), json!({"file_path": "a"}));
+        for name in ["skill", "skill_name", "command", "name"] {
+            assert_eq!(read("skill", json!({ name: "a" })), json!({"name": "a"}));
+        }
     }
 
     #[test]
@@ -295,8 +379,69 @@ mod tests {
         assert_eq!(read("shell", odd.clone()), odd);
         assert_eq!(
             read("shell", json!({"command": "x", "timeout": "5.0"})),
-            json!({"command": "x", "timeout_ms": 5})
+            json!({"command": "x", "timeout_ms": 5_000})
         );
+    }
+
+    // The public report mistral-vibe#138: a limit in seconds ended the command at once.
+    #[test]
+    fn a_time_limit_has_the_unit_of_its_name() {
+        for (name, given, expected) in [
+            ("timeout", json!(30), json!(30_000)),
+            ("timeout", json!(0.5), json!(500)),
+            ("timeout", json!("90"), json!(90_000)),
+            ("timeout", json!(1_000), json!(1_000)),
+            ("timeout", json!(120_001), json!(120_001)),
+            ("timeout_seconds", json!(1_800), json!(1_800_000)),
+            ("timeoutSec", json!(2), json!(2_000)),
+            ("timeout_secs", json!("2"), json!(2_000)),
+            ("timeoutMs", json!(30), json!(30)),
+            ("timeout_ms", json!("30"), json!(30)),
+            ("timeout", json!("soon"), json!("soon")),
+        ] {
+            let read = read("shell", json!({"command": "x", name: given}));
+            assert_eq!(read, json!({"command": "x", "timeout_ms": expected}), "{name}");
+        }
+        assert_eq!(read("shell", json!({"timeout": 0})), json!({}));
+        let both = json!({"timeout": 5, "timeout_ms": 7});
+        assert_eq!(read("shell", both), json!({"timeout_ms": 7}));
+    }
+
+    // The public report windmill#10131: `mkdir d` with CR LF made a directory `d\r`.
+    #[test]
+    fn a_command_has_no_carriage_returns_at_its_line_ends() {
+        for (given, expected) in [
+            ("mkdir d\r\ncd d\r\npwd\r\n", "mkdir d\ncd d\npwd\n"),
+            ("pwd\r", "pwd"),
+            ("printf 'a\rb'", "printf 'a\rb'"),
+        ] {
+            assert_eq!(read("shell", json!({"command": given})), json!({"command": expected}));
+        }
+    }
+
+    // The public report claude-code#6690: `content` as an object was refused.
+    #[test]
+    fn an_object_as_a_text_is_its_json() {
+        let written = read("write", json!({"path": "a", "content": {"b": 1}}));
+        assert_eq!(written["content"], "{\n  \"b\": 1\n}\n");
+        assert_eq!(read("write", json!({"content": [2]}))["content"], "[\n  2\n]\n");
+        assert_eq!(read("edit", json!({"new_string": [2]}))["new"], "[\n  2\n]");
+        assert_eq!(read("write", json!({"content": 3})), json!({"content": 3}));
+    }
+
+    #[test]
+    fn case_is_ignored_by_any_name_for_it() {
+        for other in [
+            json!({"pattern": "a", "-i": true}),
+            json!({"pattern": "a", "ignoreCase": "true"}),
+            json!({"pattern": "a", "case_sensitive": false}),
+            json!({"pattern": "a", "caseInsensitive": true}),
+        ] {
+            assert_eq!(read("grep", other)["pattern"], "(?i)a");
+        }
+        for same in [json!({"pattern": "a", "-i": false}), json!({"pattern": "a", "i": null})] {
+            assert_eq!(read("grep", same)["pattern"], "a");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use crate::alike::{indentation, same, same_indented, typed};
+use crate::line_ends::is_windows_at;
 
 /// The largest content that is searched, in bytes.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
@@ -94,9 +95,7 @@ pub(super) fn find(content: &str, old: &str, new: &str) -> Result<Place, Missing
             };
             let last = &window[window.len() - 1];
             let end = if old.ends_with('\n') { last.end } else { last.start + last.text.len() };
-            let is_windows = content[window[0].start..last.end].contains("\r\n")
-                || (wanted.len() == 1 && content.contains("\r\n"));
-            let new = with_ends(&new, is_windows);
+            let new = with_ends(&new, is_windows_at(content, window[0].start));
             Ok(Place { bytes: window[0].start..end, new, lines: (at + 1, at + wanted.len()) })
         }
         _ => Err(Missing::Several(found.iter().take(10).map(|(at, _)| at + 1).collect())),
@@ -133,7 +132,7 @@ fn within_lines(content: &str, old: &str, new: &str) -> Option<Result<Place, Mis
     }
     // A carriage return before the end belongs to the line's end, which stays.
     let end = if content[start..end].ends_with('\r') { end - 1 } else { end };
-    let is_windows = content.contains("\r\n");
+    let is_windows = is_windows_at(content, start);
     let lines = (line_of(at), line_of(at) + needle.trim_end_matches('\n').matches('\n').count());
     Some(Ok(Place { bytes: start..end, new: with_ends(new, is_windows), lines }))
 }
@@ -223,6 +222,8 @@ mod tests {
             ("a\r\nb", "a\u{2014}", "x", "a\r\nb"),
             ("é a\u{2014}b é\r\n", "a-b", "c", "é c é\r\n"),
             ("one\r\ntwo \u{2019}\r\nx", "two '\n", "2\n", "one\r\n2\r\nx"),
+            ("one\r\ntwo \nx", "two\n", "2\n3\n", "one\r\n2\n3\nx"),
+            ("one\r\ntwo \u{2019}\nx", "two '", "2\n3", "one\r\n2\n3\nx"),
         ] {
             let found = after(content, old, new);
             if expected == content {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::Path;
 
 use encoding_rs::Encoding;
@@ -20,6 +21,10 @@ use crate::names::escape_name;
 pub(super) const MAX_MATCHES: usize = 200;
 /// The most characters shown of a line.
 const MAX_CHARS: usize = 500;
+/// The characters shown before a match in a longer line.
+const CHARS_BEFORE: usize = 100;
+/// The longest line in which a match is looked for, in bytes. Of a longer one the beginning is shown.
+const MAX_LOCATED_BYTES: usize = 1024 * 1024;
 /// The largest file that a directory search reads, in bytes; larger ones are skipped.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// The most bytes read of a file that was given by name; the rest is not searched.
@@ -52,15 +57,92 @@ impl Found {
         self.lines.len() > MAX_MATCHES
     }
 
-    /// Adds a line. Returns whether the search continues.
-    fn push(&mut self, shown: &dyn Display, number: u64, line: &str) -> bool {
+    /// Adds a line. Of a long one, the part around a match. Returns whether the search continues.
+    fn push(
+        &mut self,
+        shown: &dyn Display,
+        number: u64,
+        line: &str,
+        locator: &mut Locator,
+    ) -> bool {
         let line = line.trim_end_matches(['\r', '\n']);
         let text = match line.char_indices().nth(MAX_CHARS) {
-            Some((end, _)) => format!("{shown}:{number}:{}…\n", &line[..end]),
+            Some((end, _)) => format!("{shown}:{number}:{}\n", locator.cut_around(line, end)),
             None => format!("{shown}:{number}:{line}\n"),
         };
         self.lines.push(text);
         !self.is_full()
+    }
+}
+
+/// Finds where in a line an expression matches. A search says only which lines have it.
+#[derive(Clone)]
+struct Locator {
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    /// The expression ends where lines end.
+    is_at_end: bool,
+}
+
+impl Locator {
+    /// Returns the part of a long line that has a match, with its column. The first [`MAX_CHARS`] characters end at `end`.
+    fn cut_around(&mut self, line: &str, end: usize) -> String {
+        let place = if line.len() > MAX_LOCATED_BYTES { 0..0 } else { self.find(line) };
+        if place.end <= end {
+            return format!("{}…", &line[..end]);
+        }
+        let before = line[..place.start].chars().count().saturating_sub(CHARS_BEFORE);
+        let mut chars = line.char_indices().skip(before).map(|(at, _)| at);
+        let start = chars.next().unwrap_or(0);
+        let end = chars.nth(MAX_CHARS - 1).unwrap_or(line.len());
+        let rest = if end < line.len() { "…" } else { "" };
+        let column = before + 1;
+        let ahead = if before > 0 { "…" } else { "" };
+        format!("{ahead}{}{rest} (from column {column} on)", &line[start..end])
+    }
+
+    /// Returns the place of a match: the first one, or that at the line's end.
+    fn find(&mut self, line: &str) -> Range<usize> {
+        let end = if self.is_at_end { line.len() } else { self.find_first_end(line) };
+        self.find_last_start(&line[..end])..end
+    }
+
+    /// Returns the length of the shortest beginning that matches.
+    fn find_first_end(&mut self, line: &str) -> usize {
+        let (mut low, mut high) = (0, line.len());
+        while low < high {
+            let middle = line.floor_char_boundary(usize::midpoint(low, high));
+            if self.is_match(&line[..middle]) {
+                high = middle;
+            } else {
+                low = line.ceil_char_boundary(middle + 1);
+            }
+        }
+        high
+    }
+
+    /// Returns where the shortest end begins that matches.
+    fn find_last_start(&mut self, line: &str) -> usize {
+        let (mut low, mut high) = (0, line.len());
+        while low < high {
+            let middle = line.ceil_char_boundary(usize::midpoint(low, high) + 1);
+            if self.is_match(&line[middle..]) {
+                low = middle;
+            } else {
+                high = line.floor_char_boundary(middle - 1);
+            }
+        }
+        low
+    }
+
+    fn is_match(&mut self, text: &str) -> bool {
+        let mut is_match = false;
+        let sink = sinks::Lossy(|_, _| {
+            is_match = true;
+            Ok(false)
+        });
+        let searched = self.searcher.search_slice(&self.matcher, text.as_bytes(), sink);
+        searched.is_ok() && is_match
     }
 }
 
@@ -72,6 +154,7 @@ pub(super) struct Search {
     searcher: Searcher,
     /// Searches text that is in memory.
     text: Searcher,
+    locator: Locator,
     /// The beginning of the file that is being searched.
     read: Vec<u8>,
     cancel: CancellationToken,
@@ -81,7 +164,11 @@ impl Search {
     /// # Errors
     /// When the pattern cannot be used, with the reason.
     pub(super) fn new(pattern: &str, cancel: &CancellationToken) -> Result<Self, Stopped> {
+        // Who looks for CR itself means the one at the end of a line too.
+        let names_returns = pattern.contains('\r') || pattern.contains("\\r");
         let matcher = RegexMatcherBuilder::new()
+            .multi_line(true)
+            .crlf(!names_returns)
             .line_terminator(Some(b'\n'))
             .size_limit(MAX_REGEX_BYTES)
             .dfa_size_limit(MAX_DFA_BYTES)
@@ -94,8 +181,14 @@ impl Search {
         let mut builder = SearcherBuilder::new();
         builder.line_number(true).heap_limit(Some(HEAP_BYTES));
         let text = builder.build();
+        let locator = Locator {
+            matcher: matcher.clone(),
+            searcher: text.clone(),
+            is_at_end: pattern.ends_with('$'),
+        };
         let searcher = builder.binary_detection(BinaryDetection::quit(0)).build();
-        Ok(Self { matcher, searcher, text, read: vec![0; WHOLE_BYTES], cancel: cancel.clone() })
+        let (read, cancel) = (vec![0; WHOLE_BYTES], cancel.clone());
+        Ok(Self { matcher, searcher, text, locator, read, cancel })
     }
 
     /// Searches a file of a directory, if it is one.
@@ -157,8 +250,9 @@ impl Search {
         if memchr(0, bytes).is_some() {
             return Ok(()); // it is binary
         }
-        let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line)));
-        self.text.search_slice(&self.matcher, bytes, sink)
+        let Self { matcher, text, locator, .. } = self;
+        let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line, locator)));
+        text.search_slice(&*matcher, bytes, sink)
     }
 
     fn reader(
@@ -167,14 +261,16 @@ impl Search {
         bytes: impl Read,
         found: &mut Found,
     ) -> io::Result<()> {
-        let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line)));
-        self.searcher.search_reader(&self.matcher, bytes, sink)
+        let Self { matcher, searcher, locator, .. } = self;
+        let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line, locator)));
+        searcher.search_reader(&*matcher, bytes, sink)
     }
 
     /// Searches what is in memory.
     pub(super) fn slice(&mut self, shown: &dyn Display, bytes: &[u8], found: &mut Found) {
-        let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line)));
-        if self.searcher.search_slice(&self.matcher, bytes, sink).is_err() {
+        let Self { matcher, searcher, locator, .. } = self;
+        let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line, locator)));
+        if searcher.search_slice(&*matcher, bytes, sink).is_err() {
             found.skipped += 1;
         }
     }

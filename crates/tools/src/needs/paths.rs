@@ -25,6 +25,19 @@ pub(super) fn forms(path: &str, directory: &str) -> Vec<String> {
     [Some(path.to_owned()), short, Some(whole)].into_iter().flatten().collect()
 }
 
+/// Returns a path of a command that starts in `workdir`, in full, as it is from the directory.
+pub(super) fn rebase_path(path: &str, workdir: &str, directory: &str) -> String {
+    if path.starts_with(['/', '~']) {
+        return path.to_owned();
+    }
+    let whole = full(path, workdir);
+    match below(&whole, directory) {
+        Some("") => ".".to_owned(),
+        Some(short) => short.to_owned(),
+        None => whole,
+    }
+}
+
 /// Returns the rest of a full path below the directory; empty for the directory itself.
 fn below<'a>(whole: &'a str, directory: &str) -> Option<&'a str> {
     let directory = full(directory, "/");
@@ -68,6 +81,21 @@ mod tests {
         assert_eq!(forms("/w//a/", "/w/"), ["/w//a/", "a", "/w/a"]);
         assert_eq!(forms("../a", "/w"), ["../a", "/a"]);
         assert_eq!(forms(".", "/w"), [".", "/w"]);
+    }
+
+    #[test]
+    fn a_path_is_seen_from_the_directory_again() {
+        for (path, workdir, expected) in [
+            ("a", "/w/sub", "sub/a"),
+            ("../a", "/w/sub", "a"),
+            ("..", "/w/sub", "."),
+            ("../../a", "/w/sub", "/a"),
+            ("a", "/x", "/x/a"),
+            ("/a", "/w/sub", "/a"),
+            ("~/a", "/w/sub", "~/a"),
+        ] {
+            assert_eq!(rebase_path(path, workdir, "/w"), expected, "{path}");
+        }
     }
 
     #[test]

@@ -4,24 +4,26 @@ use super::places::{Place, Variables, is_device, list_places};
 use super::script::{self, MAX_BYTES, Redirected, Script, Simple};
 use super::word::Word;
 use super::wrapped::{Inner, inner, runs_arguments};
-use super::{Gathered, guises, saved};
+use super::{Gathered, guises, paths, saved};
+use crate::arguments::quote_word;
 
 /// The most commands around a command.
 const MAX_WRAPPED: usize = 8;
 /// The most resources, with their guises. A script with more is not taken apart.
 const MAX_RESOURCES: usize = 2_048;
-/// Adds what a command needs. `directory` is the session's.
-pub(super) fn add(command: &str, directory: &str, needs: &mut Gathered) {
+/// Adds what a command needs. `directory` is the session's, and `workdir` where it starts if that is another one.
+pub(super) fn add(command: &str, directory: &str, workdir: Option<&str>, needs: &mut Gathered) {
     let mut own = Gathered::default();
     let mut taking = Taking {
         directory,
+        workdir,
         needs: &mut own,
         variables: Variables::default(),
         left: MAX_RESOURCES,
         is_saved: true,
         is_opaque: false,
     };
-    match taking.script(command, 0) {
+    match taking.add_entry().and_then(|()| taking.script(command, 0)) {
         Some(()) => {
             let Taking { is_saved, is_opaque, .. } = taking;
             own.finish_commands(is_saved && !is_opaque, is_opaque);
@@ -33,6 +35,7 @@ pub(super) fn add(command: &str, directory: &str, needs: &mut Gathered) {
 
 struct Taking<'a> {
     directory: &'a str,
+    workdir: Option<&'a str>,
     needs: &'a mut Gathered,
     variables: Variables,
     left: usize,
@@ -43,12 +46,33 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
+    /// Adds the step into the directory where the command starts, so that people who are asked see it.
+    fn add_entry(&mut self) -> Option<()> {
+        let Some(workdir) = self.workdir else { return Some(()) };
+        let place = paths::rebase_path(".", workdir, self.directory);
+        self.resource(format!("cd {}", quote_word(&place)), Some("cd *".to_owned()))
+    }
+
+    /// Returns where the command starts.
+    fn starting_place(&self) -> &str {
+        self.workdir.unwrap_or(self.directory)
+    }
+
+    /// Returns a path of the command as it is from the session's directory.
+    fn rebase_path(&self, path: &str) -> String {
+        match self.workdir {
+            Some(workdir) => paths::rebase_path(path, workdir, self.directory),
+            None => path.to_owned(),
+        }
+    }
+
     fn script(&mut self, text: &str, depth: usize) -> Option<()> {
         if text.len() > MAX_BYTES {
             return None;
         }
         let Script { commands, redirected, variables } = script::read(text)?;
-        self.variables.extend(&variables, self.directory);
+        let start = self.workdir.unwrap_or(self.directory);
+        self.variables.extend(&variables, start);
         commands.iter().try_for_each(|command| self.command(command, depth))?;
         redirected.iter().try_for_each(|file| self.redirected(file))
     }
@@ -117,12 +141,13 @@ impl Taking<'_> {
             }
             Inner::Nothing | Inner::Unclear | Inner::Script(_) => command.words.len(),
         };
-        let (variables, directory) = (&self.variables, self.directory);
         let has_more = command.has_more && matches!(inner, Inner::Nothing);
-        let places = list_places(&command.words[..own], has_more, variables, directory);
+        let places =
+            list_places(&command.words[..own], has_more, &self.variables, self.starting_place());
         for place in places {
             match place {
                 Place::Known { path, is_directory } => {
+                    let path = self.rebase_path(&path);
                     self.needs.outside(&path, self.directory, is_directory);
                 }
                 Place::Unknown(raw) => self.needs.whole("external_directory", &raw),
@@ -134,13 +159,14 @@ impl Taking<'_> {
         self.left = self.left.checked_sub(1)?;
         let Redirected { file, is_written } = redirected;
         let action = if *is_written { "edit" } else { "read" };
-        let Some(paths) = self.variables.list_texts(file, self.directory) else {
+        let Some(paths) = self.variables.list_texts(file, self.starting_place()) else {
             self.needs.whole(action, &file.raw);
             self.needs.whole("external_directory", &file.raw);
             return Some(());
         };
         for path in paths.iter().filter(|path| !is_device(path)) {
-            self.needs.path(action, path, self.directory);
+            let path = self.rebase_path(path);
+            self.needs.path(action, &path, self.directory);
         }
         Some(())
     }

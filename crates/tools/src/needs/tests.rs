@@ -63,6 +63,32 @@ fn every_command_of_a_script_is_a_resource() {
     }
 }
 
+// The public report Codewhale#4674: a command ran elsewhere than it said.
+#[test]
+fn a_command_is_seen_from_the_directory_it_names() {
+    let of = |command: &str, workdir: &str| {
+        needs("shell", &json!({"command": command, "cwd": workdir}).to_string(), "/w")
+    };
+    for (command, workdir, commands, outside) in [
+        ("cat a", "/x/y", &["cd /x/y", "cat a"][..], &["/x/y/*"][..]),
+        ("ls", "sub", &["cd sub", "ls"], &[]),
+        ("ls", "/w/a b/", &["cd 'a b'", "ls"], &[]),
+        ("ls", "/w/", &["ls"], &[]),
+        ("ls", ".", &["ls"], &[]),
+        ("ls", "", &["ls"], &[]),
+        ("cat ../a", "sub", &["cd sub", "cat ../a"], &[]),
+        ("cat ../../e/a", "sub", &["cd sub", "cat ../../e/a"], &["/e/*"]),
+        ("cat $PWD/../../e/a", "sub", &["cd sub", "cat $PWD/../../e/a"], &["/e/*"]),
+        ("make", "../y", &["cd /y", "make"], &["/y/*"]),
+    ] {
+        let all = of(command, workdir);
+        assert_eq!(things(&all, "shell").concat(), commands, "{command} {workdir}");
+        assert_eq!(things(&all, "external_directory").concat(), outside, "{command} {workdir}");
+    }
+    let all = of("echo x > f", "sub");
+    assert_eq!(things(&all, "edit").concat(), ["sub/f", "/w/sub/f"]);
+}
+
 #[test]
 fn a_commit_message_in_a_heredoc_is_no_command() {
     let command = "git commit -m \"$(cat <<'EOF'\nfix(a): it's b)\n\n`rm x`; rm y\nEOF\n)\"";

@@ -33,6 +33,93 @@ async fn a_call_by_another_name_or_form_is_the_call() {
     assert_eq!(place.content("a.txt"), "0ne\ntw0\n");
 }
 
+// The public report Codewhale#4674: a command that was meant for one directory ran in another.
+#[tokio::test]
+async fn a_command_runs_in_the_directory_that_it_names() {
+    let place = Place::new();
+    place.file("top.txt", "");
+    symlink("/etc", place.root().join("out")).expect("a link");
+    for name in ["workdir", "cwd", "directory", "working_directory", "dir_path"] {
+        place.file("sub/inner.txt", "");
+        let call = json!({"command": "rm -f *.txt; pwd", name: "sub"});
+        let settled = place.settled("bash", call).await;
+        assert!(settled.output.contains("/root/sub\n"), "{name}: {}", settled.output);
+        assert_eq!(settled.title, "Run in /workspace/sub: rm -f *.txt; pwd");
+        assert!(place.root().join("top.txt").exists(), "{name}");
+        assert!(!place.root().join("sub/inner.txt").exists(), "{name}");
+    }
+    for (workdir, said) in [
+        ("subb", "does not exist. Did you mean sub?"),
+        ("top.txt", "Not a directory"),
+        ("~", "does not exist"),
+        ("out", "denied"),
+    ] {
+        let call = json!({"command": "touch made", "workdir": workdir});
+        let output = place.fails("shell", call).await;
+        assert!(output.contains(said), "{workdir}: {output}");
+        assert!(!place.root().join("made").exists(), "{workdir}");
+    }
+    for (workdir, shown) in [(".", "/root\n"), ("/workspace/sub", "/root/sub\n"), ("/", "/\n")] {
+        let output = place.ok("shell", json!({"command": "pwd", "workdir": workdir})).await;
+        assert!(output.contains(shown), "{workdir}: {output}");
+    }
+    let lines = place.ok("shell", json!({"command": "cd sub\r\npwd\r\n"})).await;
+    assert!(lines.contains("/root/sub\n"), "{lines}");
+}
+
+#[tokio::test]
+async fn arguments_that_change_what_is_done_are_not_ignored() {
+    let place = Place::new();
+    place.file("a.txt", "Needle\n");
+    let found = place.ok("grep", json!({"pattern": "needle", "-i": true})).await;
+    assert!(found.contains("a.txt:1:Needle"), "{found}");
+    let write = json!({"path": "a.txt", "content": "more\n", "append": true});
+    let refused = place.fails("write", write).await;
+    assert!(refused.contains("cannot append"), "{refused}");
+    assert_eq!(place.content("a.txt"), "Needle\n");
+    place.ok("write", json!({"path": "b.json", "content": {"b": [1, "x"]}})).await;
+    assert_eq!(place.content("b.json"), "{\n  \"b\": [\n    1,\n    \"x\"\n  ]\n}\n");
+}
+
+// The public report ripgrep#1568: `$` found nothing in files with CR LF.
+#[tokio::test]
+async fn the_end_of_a_line_is_found_before_cr_lf() {
+    let place = Place::new();
+    place.file("a.txt", "the needle\r\nother\r\n");
+    place.file("b.txt", "the needle\nother needles\n");
+    for (pattern, expected) in [
+        ("needle$", "a.txt:1:the needle\nb.txt:1:the needle\n(2 lines)"),
+        ("^other$", "a.txt:2:other\n(1 line)"),
+        ("^the needle\\r?$", "a.txt:1:the needle\nb.txt:1:the needle\n(2 lines)"),
+        ("needle\\r$", "a.txt:1:the needle\n(1 line)"),
+        ("^the", "a.txt:1:the needle\nb.txt:1:the needle\n(2 lines)"),
+    ] {
+        let found = place.ok("grep", json!({ "pattern": pattern })).await;
+        assert_eq!(found, expected, "{pattern}");
+    }
+}
+
+// The public report opencode#13149: the match was not in what was shown of a long line.
+#[tokio::test]
+async fn a_match_in_a_long_line_is_shown_with_its_column() {
+    let place = Place::new();
+    let line = format!("{}NEEDLE{}END", "é".repeat(2_500), "b".repeat(600));
+    place.file("min.js", &format!("{line}\nNEEDLE {line}\n"));
+    for pattern in ["NEEDLE", "NE+DLE", "[A-Z]{6}", "^.*NEEDLE"] {
+        let found = place.ok("grep", json!({ "pattern": pattern })).await;
+        let first = found.lines().next().expect("a line");
+        assert!(first.starts_with("min.js:1:…é") && first.contains("éNEEDLEb"), "{first}");
+        assert!(first.ends_with("b… (from column 2401 on)"), "{pattern}: {first}");
+        assert!(first.chars().count() < 550, "{first}");
+    }
+    let found = place.ok("grep", json!({"pattern": "END$", "path": "min.js"})).await;
+    let first = found.lines().next().expect("a line");
+    assert!(first.ends_with("bEND (from column 3007 on)"), "{first}");
+    let found = place.ok("grep", json!({"pattern": "NEEDLE", "path": "min.js"})).await;
+    let second = found.lines().nth(1).expect("a line");
+    assert!(second.starts_with("min.js:2:NEEDLE é") && second.ends_with("é…"), "{second}");
+}
+
 #[tokio::test]
 async fn grep_leaves_out_what_read_may_not_show() {
     let mut place = Place::new();
@@ -107,6 +194,45 @@ async fn other_encodings_are_shown_with_a_remark_and_a_way() {
     fs::write(place.root().join("binary"), b"a\0b").expect("a file");
     let edit = place.fails("edit", json!({"path": "binary", "old": "a", "new": "g"})).await;
     assert!(edit.contains("binary"), "{edit}");
+}
+
+// The public report repomix#1878: text in GBK or Shift-JIS counted as binary.
+#[tokio::test]
+async fn a_text_of_east_asia_is_shown_decoded() {
+    let place = Place::with_web(&[]);
+    let gbk = b"\xd5\xe2\xca\xc7\xd6\xd0\xce\xc4\xd7\xa2\xca\xcd\n";
+    fs::write(place.root().join("gbk.c"), gbk).expect("a file");
+    let shift_jis = b"\x82\xb1\x82\xea\x82\xcd\n";
+    fs::write(place.root().join("jis.c"), shift_jis).expect("a file");
+    for (path, text, name) in [
+        ("gbk.c", "1: \u{8FD9}\u{662F}\u{4E2D}\u{6587}\u{6CE8}\u{91CA}\n", "gb18030"),
+        ("jis.c", "1: \u{3053}\u{308C}\u{306F}\n", "Shift_JIS"),
+    ] {
+        let read = place.ok("read", json!({ "path": path })).await;
+        assert!(read.starts_with(text) && read.contains(name), "{read}");
+        let edit = place.fails("edit", json!({"path": path, "old": "a", "new": "b"})).await;
+        assert!(edit.contains(&format!("iconv -f {name} -t UTF-8 {path}")), "{edit}");
+    }
+}
+
+// The public report opencode#4398.
+#[tokio::test]
+async fn a_negative_offset_reads_the_last_lines() {
+    let place = Place::new();
+    place.file("f", "one\ntwo\nthree\n");
+    for (offset, text) in [
+        (-2, "2: two\n3: three\n(end: 3 lines in all)"),
+        (-9, "1: one\n2: two\n3: three\n(end: 3 lines in all)"),
+        (0, "1: one\n2: two\n3: three\n(end: 3 lines in all)"),
+    ] {
+        assert_eq!(place.ok("read", json!({"path": "f", "offset": offset})).await, text);
+    }
+    let text = place.ok("read", json!({"path": "f", "offset": "-2", "limit": 1})).await;
+    assert_eq!(text, "2: two\n(lines follow; go on with offset=3)");
+    let listed = place.ok("read", json!({"path": ".", "offset": -1})).await;
+    assert!(listed.starts_with("f\n"), "{listed}");
+    let limit = place.fails("read", json!({"path": "f", "limit": -1})).await;
+    assert!(limit.contains("a whole number from 0 on"), "{limit}");
 }
 
 #[tokio::test]
@@ -227,6 +353,34 @@ async fn a_pattern_finds_what_is_named_in_it() {
     let include = json!({"pattern": "needle", "include": "app/[id]/*.tsx"});
     let found = place.ok("grep", include).await;
     assert!(found.starts_with("app/[id]/page.tsx:1:needle\n"), "{found}");
+}
+
+// The public report aft#32: patterns that a comma or a space separates found nothing, without a word.
+#[tokio::test]
+async fn several_patterns_in_one_text_are_taken() {
+    let place = Place::new();
+    for name in ["a.ts", "b.tsx", "c.py", "d.js", "e f.txt", "f.txt", "g.d.ts"] {
+        place.file(name, "needle\n");
+    }
+    for (pattern, names) in [
+        ("*.py,*.js", &["c.py", "d.js"][..]),
+        ("*.{ts,tsx}, *.js", &["a.ts", "b.tsx", "d.js", "g.d.ts"]),
+        ("*.py *.js", &["c.py", "d.js"]),
+        ("*.ts,!*.d.ts", &["a.ts"]),
+        ("!*.{ts,tsx,txt}", &["c.py", "d.js"]),
+        ("e f.txt", &["e f.txt"]),
+        ("*.{py,js}", &["c.py", "d.js"]),
+    ] {
+        let found = place.ok("glob", json!({ "pattern": pattern })).await;
+        let listed: Vec<&str> = found.lines().filter(|line| !line.starts_with('(')).collect();
+        assert_eq!(listed, names, "{pattern}");
+        let found = place.ok("grep", json!({"pattern": "needle", "include": pattern})).await;
+        let listed: Vec<&str> =
+            found.lines().filter_map(|line| line.strip_suffix(":1:needle")).collect();
+        assert_eq!(listed, names, "{pattern}");
+    }
+    let none = place.ok("glob", json!({"pattern": "*.c,*.h"})).await;
+    assert_eq!(none, "(no file matches)");
 }
 
 // The public report pinchy#729: macOS spells `é` as two code points, and a model as one.

@@ -91,6 +91,41 @@ async fn a_patch_that_does_not_fit_writes_nothing() {
     assert!(place.fails("apply_patch", patch("")).await.contains("no file"));
 }
 
+// The public report opencode#45310: a move to the file itself, by a detour over a missing folder, removed it.
+#[tokio::test]
+async fn a_detour_over_a_missing_folder_names_the_same_file() {
+    let place = Place::with_web(&[]);
+    place.file("same.txt", "one\n");
+    std::fs::create_dir(place.root().join("d")).unwrap();
+    symlink("q/../same.txt", place.root().join("link")).unwrap();
+    symlink("d", place.root().join("other")).unwrap();
+    for (body, said) in [
+        ("*** Update File: same.txt\n*** Move to: a/../same.txt\n@@\n-one\n+two", "exists already"),
+        ("*** Add File: a/../same.txt\n+x", "exists already"),
+        ("*** Add File: /workspace/a/b/../../same.txt\n+x", "exists already"),
+        ("*** Add File: link\n+x", "exists already"),
+        ("*** Add File: new\n+1\n*** Add File: a/../new\n+2", "are one file, new"),
+        ("*** Add File: d/new\n+1\n*** Add File: other/new\n+2", "are one file, d/new"),
+        ("*** Add File: d/new\n+1\n*** Add File: d/../d/./new\n+2", "are one file, d/new"),
+        ("*** Add File: a/../../out\n+x", "denied"),
+    ] {
+        let output = place.fails("apply_patch", patch(body)).await;
+        assert!(output.contains(said), "{body}: {output}");
+        assert_eq!(place.content("same.txt"), "one\n", "{body}");
+        for made in ["a", "q", "new", "d/new"] {
+            assert!(!place.root().join(made).exists(), "{body}: {made}");
+        }
+    }
+    place.ok("apply_patch", patch("*** Update File: a/../same.txt\n@@\n-one\n+two")).await;
+    place.ok("edit", json!({"path": "a/../same.txt", "old": "two", "new": "three"})).await;
+    assert_eq!(place.content("same.txt"), "three\n");
+    let write = json!({"path": "a/b/../../same.txt", "content": "four\n"});
+    assert!(place.ok("write", write).await.starts_with("Wrote"));
+    assert_eq!(place.content("same.txt"), "four\n");
+    place.ok("apply_patch", patch("*** Delete File: a/../same.txt")).await;
+    assert!(!place.root().join("same.txt").exists() && !place.root().join("a").exists());
+}
+
 #[tokio::test]
 async fn an_error_midway_says_what_was_written() {
     let place = Place::with_web(&[]);
