@@ -123,7 +123,7 @@ impl ErrorReason {
                 "the model provider limits the rate of requests: try again in a minute, or raise the limit with the provider"
             }
             Self::Quota => {
-                "the account at the model provider has no credit left: add credit or use another key or provider"
+                "the account at the model provider has no credit left, or has reached its limit of use: add credit, wait for the limit's end, or use another key or provider"
             }
             Self::ContextOverflow => {
                 "the conversation is longer than the model's context: compact it, start a new session, or choose a model with a larger context"

@@ -40,6 +40,7 @@ pub mod retry;
 pub mod schema;
 pub mod sse;
 mod state;
+mod stated_wait;
 mod surrogates;
 mod text;
 mod thinking;
