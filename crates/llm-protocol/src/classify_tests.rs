@@ -224,7 +224,7 @@ fn overflows_are_known_in_every_providers_words() {
     }
     let busy = "Rate limit reached for gpt-4o: Limit 200000, Used 190000, Requested 20000. Please try again in 3s.";
     let body = json!({"error": {"message": busy, "code": "rate_limit_exceeded"}}).to_string();
-    assert_eq!(reason(429, &body), ErrorReason::RateLimit { retry_after_ms: None });
+    assert_eq!(reason(429, &body), ErrorReason::RateLimit { retry_after_ms: Some(3000) });
 }
 
 // Finding llm 2: a gateway's error carries the words of the provider behind it.
