@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::google_error::google_reason;
 use crate::overflow::{is_about_media, is_overflow};
+use crate::refused_state::is_state_refusal;
 use crate::stated_wait::{end_of_limit, wait_in_members, wait_in_words};
 use crate::surrogates::value_of;
 
@@ -125,6 +126,7 @@ fn with_wait(reason: ErrorReason, retry_after_ms: Option<u64>) -> ErrorReason {
         | ErrorReason::Quota
         | ErrorReason::ContextOverflow
         | ErrorReason::ContentPolicy
+        | ErrorReason::StateRefused
         | ErrorReason::InvalidRequest
         | ErrorReason::Transport { .. }
         | ErrorReason::InvalidOutput { .. }
@@ -245,6 +247,9 @@ impl Stated {
             || (matches!(status, 0 | 413 | 429) && exceeds_its_limit(&message))
         {
             return Some(ErrorReason::ContextOverflow);
+        }
+        if is_state_refusal(status, &self.codes, &message) {
+            return Some(ErrorReason::StateRefused);
         }
         // A shorter conversation would still have the picture.
         if status == 413 && is_about_media(&message) {

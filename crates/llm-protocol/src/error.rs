@@ -20,6 +20,8 @@ pub enum ErrorReason {
     ContextOverflow,
     /// The provider refuses this content.
     ContentPolicy,
+    /// The provider refuses state that came from itself: sealed or signed reasoning. A request without it may succeed.
+    StateRefused,
     /// The provider does not understand the request, or does not have the model.
     InvalidRequest,
     /// The network failed.
@@ -66,6 +68,7 @@ impl ErrorReason {
             | Self::Quota
             | Self::ContextOverflow
             | Self::ContentPolicy
+            | Self::StateRefused
             | Self::InvalidRequest
             | Self::Unknown => false,
         }
@@ -82,6 +85,7 @@ impl ErrorReason {
             | Self::Quota
             | Self::ContextOverflow
             | Self::ContentPolicy
+            | Self::StateRefused
             | Self::InvalidRequest
             | Self::Transport { .. }
             | Self::InvalidOutput { .. }
@@ -98,6 +102,7 @@ impl ErrorReason {
             Self::Quota => "provider.quota",
             Self::ContextOverflow => "provider.context-overflow",
             Self::ContentPolicy => "provider.content-filter",
+            Self::StateRefused => "provider.state-refused",
             Self::InvalidRequest => "provider.invalid-request",
             Self::Transport { .. } => "provider.transport",
             Self::ProviderInternal { .. } => "provider.internal",
@@ -130,6 +135,9 @@ impl ErrorReason {
             }
             Self::ContentPolicy => {
                 "the model provider refuses this content: rephrase the prompt, or remove what it objects to"
+            }
+            Self::StateRefused => {
+                "the model provider refused reasoning that came from itself: send a prompt to try again, or choose another model"
             }
             Self::InvalidRequest => {
                 "the model provider refused the request: check the model's name, its options and the base URL"

@@ -35,6 +35,7 @@ pub mod openai_responses;
 mod options;
 mod overflow;
 mod protocol;
+mod refused_state;
 mod request;
 pub mod retry;
 pub mod schema;

@@ -84,7 +84,7 @@ impl Rules<'_> {
             message,
             started,
             model: resolved.reference,
-            entry: components.model,
+            components,
             body,
             title: None,
         }))
