@@ -44,6 +44,8 @@ words! {
         ProviderSignInFailed = "provider.sign-in-failed",
         /// No OAuth client of the provider is set up.
         ProviderSignInNotSetUp = "provider.sign-in-not-set-up",
+        /// The model provider refused state that came from itself, such as sealed reasoning.
+        ProviderStateRefused = "provider.state-refused",
         /// The model provider could not be reached, or its answer broke off.
         ProviderTransport = "provider.transport",
         /// The model provider reported an error that is not known here.

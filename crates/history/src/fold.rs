@@ -13,8 +13,9 @@ use crate::accepted::AcceptedSize;
 use crate::failed_summaries::FailedSummaries;
 use crate::files::{Capture, Files};
 use crate::open_turn::OpenTurn;
+use crate::provider_state::{TakenState, is_state_refusal};
 use crate::revert::{Reverting, Savepoint};
-use crate::side::{OpenCompaction, OpenTitle, Side, turn_of};
+use crate::side::{OpenCompaction, OpenTitle, Side};
 use crate::silence::Silence;
 use crate::squeeze::Squeeze;
 use crate::transcript::transcript;
@@ -22,6 +23,7 @@ use crate::{Components, Conversation, View};
 
 mod read;
 mod repeats;
+mod state;
 mod wakes;
 
 /// The meaning of a session's events, up to some number, for its next request. The caller must not fold an event
@@ -99,6 +101,8 @@ struct State {
     dead: Arc<Vec<(Seq, Seq)>>,
     /// The place of the last Move. A Revert may not cross it.
     moved: Seq,
+    /// The number of messages whose provider state no request has any more: their provider has refused some of it.
+    stateless: usize,
 }
 
 /// A point of a [`History`] to go back to.
@@ -258,6 +262,8 @@ impl History {
             compaction.ask(&mut request.messages);
             return components.model.encode(version, &mut request);
         }
+        let stateless = self.conversation.messages.iter_mut().take(self.state.stateless);
+        let taken = TakenState::take_from(stateless);
         request.cache = CachePolicy::Auto;
         request.system.push(SystemPart::text(components.agent.clone()));
         if let Some(epoch) = &self.state.epoch {
@@ -279,6 +285,7 @@ impl History {
             request.messages.truncate(shown);
             self.conversation.messages = request.messages;
         }
+        taken.put_back(&mut self.conversation.messages);
         body
     }
 
@@ -369,8 +376,13 @@ impl History {
                 }
                 state.apply_to_open(event);
             }
+            SessionEvent::AttemptEnded(ended) => {
+                if is_state_refusal(ended) {
+                    state.stateless = self.conversation.messages.len();
+                }
+                state.apply_to_open(event);
+            }
             SessionEvent::AttemptStarted(_)
-            | SessionEvent::AttemptEnded(_)
             | SessionEvent::TextCheckpointed(_)
             | SessionEvent::ToolCalled(_)
             | SessionEvent::ToolAsked(_)
@@ -554,42 +566,6 @@ impl History {
             // Nothing of the turn remains, so its step does not count.
             TurnOutcome::Lost | TurnOutcome::Overflowed => state.steps -= 1,
             TurnOutcome::Failed | TurnOutcome::Interrupted => {}
-        }
-    }
-}
-
-impl State {
-    /// Returns the state that a Revert to before `message`, which begins now, would restore.
-    fn savepoint(&self, conversation: &Conversation, message: &MessageId) -> Savepoint {
-        Savepoint {
-            seq: self.seq,
-            message: message.clone(),
-            turn: None,
-            at: conversation.messages.len(),
-            view: self.view.clone(),
-            epoch: self.epoch.clone(),
-            last_usage: self.last_usage,
-            last_prompt: self.last_prompt.clone(),
-            first_prompt: self.first_prompt.clone(),
-        }
-    }
-
-    /// Applies an event to the open turn, or to the request beside it that the event names.
-    fn apply_to_open(&mut self, event: &SessionEvent) {
-        if let Some(turn) = turn_of(event) {
-            if let Some(compaction) = &mut self.compacting
-                && compaction.side.started.turn == *turn
-            {
-                return compaction.side.apply(event);
-            }
-            if let Some(title) = &mut self.titling
-                && title.started.turn == *turn
-            {
-                return title.apply(event);
-            }
-        }
-        if let Some(open) = &mut self.open {
-            open.apply(event);
         }
     }
 }

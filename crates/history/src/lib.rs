@@ -17,6 +17,7 @@ mod failed_summaries;
 mod files;
 mod fold;
 mod open_turn;
+mod provider_state;
 mod rebuild;
 mod revert;
 mod side;

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use futures::StreamExt;
 use llm_protocol::{
     Delivery, ErrorReason, classify_in_stream, classify_named, http_date_unix_ms, retry_after_ms,
-    stated_error, value_of,
+    stated_error, truncate, value_of,
 };
-use reqwest::Method;
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderValue,
     LOCATION, RETRY_AFTER,
 };
+use reqwest::{Method, Url};
 
 use crate::error::{LlmError, RetryAdvice};
 use crate::exchange::Exchanges;
@@ -28,6 +28,8 @@ use crate::whole;
 
 /// The most bytes of an error's body that are read.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
+/// The most bytes of a provider's words beside the address that was asked.
+const MAX_SAID_BYTES: usize = 1_024;
 /// The longest wait for an error's body, whose status is already known.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -84,7 +86,7 @@ impl Client {
         headers.insert(ACCEPT, accept);
         // A compressed stream would come in blocks, and we do not decompress.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let asked_bytes = body.len();
+        let (asked_bytes, address) = (body.len(), url.clone());
         let mut request = WireRequest { method: Method::POST, url, headers, body };
         let sent = auth.apply(self, *protocol, endpoint, &mut request, now_unix_ms()).await?;
         let silence = route.silence.unwrap_or(self.options.idle_timeout);
@@ -106,6 +108,9 @@ impl Client {
             Ok(response) => response,
             Err(response) => {
                 let mut error = refusal(&sent.redactor, response).await;
+                if matches!(error.status, Some(404 | 405)) {
+                    error = redacted(&sent.redactor, with_address(error, address));
+                }
                 // The token may have expired early. A retry gets a new one; the caller bounds the retries.
                 if error.status == Some(401) && sent.refused() {
                     error.advice = Some(RetryAdvice::Retry { after_ms: None });
@@ -121,6 +126,16 @@ impl Client {
     }
 }
 
+/// Adds the address that was asked to an error, without its query, which may hold a key.
+fn with_address(mut error: LlmError, mut address: Url) -> LlmError {
+    address.set_query(None);
+    error.provider_message = match truncate(&error.provider_message, MAX_SAID_BYTES) {
+        "" => format!("asked at {address}"),
+        said => format!("{said}; asked at {address}"),
+    };
+    error
+}
+
 /// Returns the answer's compression, if it has one.
 fn compression(headers: &HeaderMap) -> Option<&str> {
     header(headers, CONTENT_ENCODING.as_str()).map(str::trim).filter(|coding| *coding != "identity")
@@ -129,7 +144,7 @@ fn compression(headers: &HeaderMap) -> Option<&str> {
 /// Returns the error for a compressed answer. It is final, whatever the status says about retries: the
 /// request refused compression, and a retry would come back compressed too.
 fn compressed(response: &WireResponse, coding: &str) -> LlmError {
-    let coding = llm_protocol::truncate(coding, 64);
+    let coding = truncate(coding, 64);
     let message = format!(
         "it answered compressed ({coding}) though the request asks for no compression: a proxy before it should leave \
          `accept-encoding: identity` as it is"
@@ -227,7 +242,7 @@ pub(crate) fn now_unix_ms() -> u64 {
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     let names = ["x-request-id", "request-id", "x-amzn-requestid"];
     let id = names.into_iter().find_map(|name| header(headers, name))?;
-    Some(llm_protocol::truncate(id, 256).to_owned())
+    Some(truncate(id, 256).to_owned())
 }
 
 pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

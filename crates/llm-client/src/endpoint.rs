@@ -191,13 +191,22 @@ pub enum InvalidEndpoint {
     },
 }
 
-/// Returns the base URL without a trailing slash. A URL without a path gets `/v1`: servers that people name
+/// Returns the base URL without a trailing slash, and without the path of requests. A URL without a path gets `/v1`: servers that people name
 /// only by host and port (Ollama, vLLM, llama.cpp, OpenAI) have their API there.
 ///
 /// # Errors
 /// It is not http or https, has no host, or carries a user name or password (they would end up in logs).
 pub fn normalize_base_url(base_url: &str) -> Result<Url, InvalidEndpoint> {
     self::base_url(base_url, "/v1")
+}
+
+/// The request paths at the ends of the addresses that providers' pages show for copying.
+const REQUEST_PATHS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
+
+/// Returns the path of a base URL without that of requests.
+fn without_request_path(path: &str) -> &str {
+    let base = REQUEST_PATHS.into_iter().find_map(|end| path.strip_suffix(end));
+    base.unwrap_or(path).trim_end_matches('/')
 }
 
 fn base_url(base_url: &str, default_path: &str) -> Result<Url, InvalidEndpoint> {
@@ -215,7 +224,7 @@ fn base_url(base_url: &str, default_path: &str) -> Result<Url, InvalidEndpoint> 
     }
     let path = match url.path().trim_end_matches('/') {
         "" => default_path.to_owned(),
-        path => path.to_owned(),
+        path => without_request_path(path).to_owned(),
     };
     url.set_path(&path);
     url.set_fragment(None);
@@ -236,6 +245,23 @@ mod tests {
         assert_eq!(url(" http://h:1/ "), "http://h:1/v1/chat/completions");
         assert_eq!(url("https://h/openai/v1/"), "https://h/openai/v1/chat/completions");
         assert_eq!(url("https://h/api?version=2#x"), "https://h/api/chat/completions?version=2");
+    }
+
+    // Finding next report 28: `…/v1/chat/completions/chat/completions` was asked.
+    #[test]
+    fn the_address_of_requests_is_a_base_url_too() {
+        for base in ["http://h:1/v1/chat/completions", "http://h:1/v1/chat/completions/"] {
+            assert_eq!(url(base), "http://h:1/v1/chat/completions");
+            assert_eq!(Endpoint::new(base).url("models").unwrap().as_str(), "http://h:1/v1/models");
+        }
+        assert_eq!(url("http://h:1/chat/completions"), "http://h:1/chat/completions");
+        let request = |base: &str, protocol| {
+            Endpoint::new(base).request_url(protocol, "m").unwrap().to_string()
+        };
+        let messages = request("http://h:1/v1/messages", Protocol::AnthropicMessages);
+        assert_eq!(messages, "http://h:1/v1/messages");
+        let responses = request("http://h:1/v1/responses?a=b", Protocol::OpenAiResponses);
+        assert_eq!(responses, "http://h:1/v1/responses?a=b");
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl LlmError {
             | ErrorReason::RateLimit { .. }
             | ErrorReason::Quota
             | ErrorReason::ContentPolicy
+            | ErrorReason::StateRefused
             | ErrorReason::Transport { .. }
             | ErrorReason::ProviderInternal { .. }
             | ErrorReason::InvalidOutput { .. } => false,
@@ -146,6 +147,7 @@ impl LlmError {
             | ErrorReason::Quota
             | ErrorReason::ContextOverflow
             | ErrorReason::ContentPolicy
+            | ErrorReason::StateRefused
             | ErrorReason::InvalidRequest
             | ErrorReason::ProviderInternal { .. }
             | ErrorReason::Unknown => false,

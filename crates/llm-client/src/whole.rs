@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
 use llm_protocol::{Framing, Protocol, value_of};
 use reqwest::header::CONTENT_TYPE;
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::client::header;
 use crate::transport::WireResponse;
@@ -53,7 +55,7 @@ pub(crate) async fn make_stream(
         }
         let start = body.trim_ascii_start();
         is_stream = BEGINNINGS.iter().any(|beginning| start.starts_with(beginning));
-        let is_object = protocol == Protocol::OpenAiChat && start.starts_with(b"{");
+        let is_object = may_be_whole(protocol) && start.starts_with(b"{");
         if is_stream || (start.len() >= ENOUGH && !is_object) {
             break;
         }
@@ -72,18 +74,78 @@ fn may_be_stream(response: &WireResponse) -> bool {
     !kind.starts_with("application/json") && !kind.starts_with("text/html")
 }
 
+/// A whole answer of Anthropic's protocol.
+#[derive(Deserialize)]
+struct WholeMessage<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(borrow)]
+    content: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+}
+
+/// Returns whether whole answers of the protocol are known here.
+fn may_be_whole(protocol: Protocol) -> bool {
+    match protocol {
+        Protocol::OpenAiChat | Protocol::AnthropicMessages => true,
+        Protocol::BedrockConverse | Protocol::OpenAiResponses | Protocol::Gemini => false,
+    }
+}
+
 /// Returns a whole body as server-sent events, if it is an answer of the protocol.
 fn make_events(protocol: Protocol, body: &[u8]) -> Option<Bytes> {
-    // Only this protocol's decoder reads a whole message in place of its pieces.
-    if protocol != Protocol::OpenAiChat {
+    match protocol {
+        Protocol::OpenAiChat => make_chat_event(body),
+        Protocol::AnthropicMessages => make_message_events(body),
+        Protocol::BedrockConverse | Protocol::OpenAiResponses | Protocol::Gemini => None,
+    }
+}
+
+/// Returns a whole chat completion as one event: its decoder reads a whole message in place of pieces.
+fn make_chat_event(body: &[u8]) -> Option<Bytes> {
+    let text = std::str::from_utf8(body).ok()?;
+    let json = value_of(text).ok()?;
+    json.get("choices").and_then(Value::as_array).filter(|choices| !choices.is_empty())?;
+    let mut events = String::with_capacity(text.len() + 32);
+    push_event(&mut events, text);
+    push_event(&mut events, "[DONE]");
+    Some(events.into())
+}
+
+/// Returns a whole message of Anthropic's protocol as the events of its stream. Each block comes whole with its start.
+fn make_message_events(body: &[u8]) -> Option<Bytes> {
+    let message: WholeMessage<'_> = serde_json::from_slice(body).ok()?;
+    if message.kind != "message" {
         return None;
     }
-    let json = value_of(std::str::from_utf8(body).ok()?).ok()?;
-    json.get("choices").and_then(Value::as_array).filter(|choices| !choices.is_empty())?;
-    let mut events = BytesMut::with_capacity(body.len() + 32);
-    events.put_slice(b"data: ");
-    // In JSON a line end stands only between values.
-    events.extend(body.iter().map(|byte| if b"\r\n".contains(byte) { b' ' } else { *byte }));
-    events.put_slice(b"\n\ndata: [DONE]\n\n");
-    Some(events.freeze())
+    let (usage, reason) = (raw_text(message.usage), raw_text(message.stop_reason));
+    let mut events = String::with_capacity(body.len() + 1_024);
+    let start = format!(r#"{{"type":"message_start","message":{{"usage":{usage}}}}}"#);
+    push_event(&mut events, &start);
+    for (index, block) in message.content.iter().enumerate() {
+        let block = block.get();
+        let start =
+            format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#);
+        push_event(&mut events, &start);
+        push_event(&mut events, &format!(r#"{{"type":"content_block_stop","index":{index}}}"#));
+    }
+    let end =
+        format!(r#"{{"type":"message_delta","delta":{{"stop_reason":{reason}}},"usage":{usage}}}"#);
+    push_event(&mut events, &end);
+    push_event(&mut events, r#"{"type":"message_stop"}"#);
+    Some(events.into())
+}
+
+fn raw_text(value: Option<&RawValue>) -> &str {
+    value.map_or("null", RawValue::get)
+}
+
+/// Adds one event. In JSON a line end stands only between values.
+fn push_event(events: &mut String, json: &str) {
+    events.push_str("data: ");
+    events.extend(json.chars().map(|letter| if "\r\n".contains(letter) { ' ' } else { letter }));
+    events.push_str("\n\n");
 }

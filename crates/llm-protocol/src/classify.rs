@@ -9,6 +9,8 @@ use serde_json::Value;
 use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::google_error::google_reason;
 use crate::overflow::{is_about_media, is_overflow};
+use crate::refused_state::is_state_refusal;
+use crate::stated_wait::{end_of_limit, wait_in_members, wait_in_words};
 use crate::surrogates::value_of;
 
 /// Classifies an answer whose status is not a success.
@@ -124,6 +126,7 @@ fn with_wait(reason: ErrorReason, retry_after_ms: Option<u64>) -> ErrorReason {
         | ErrorReason::Quota
         | ErrorReason::ContextOverflow
         | ErrorReason::ContentPolicy
+        | ErrorReason::StateRefused
         | ErrorReason::InvalidRequest
         | ErrorReason::Transport { .. }
         | ErrorReason::InvalidOutput { .. }
@@ -153,6 +156,9 @@ fn by_name(codes: &[String]) -> Option<ErrorReason> {
         .then_some(ErrorReason::InvalidRequest)
 }
 
+/// The longest message to which the end of a limit is added, in bytes.
+const LAST_WITH_END: usize = ProviderError::MAX_MESSAGE_BYTES - 64;
+
 /// The members of an error that tell its kind.
 const CODES: [&str; 5] = ["code", "type", "status", "error_code", "error_type"];
 
@@ -162,6 +168,10 @@ struct Stated {
     codes: Vec<String>,
     message: String,
     google: Option<ErrorReason>,
+    /// The wait in its members, in milliseconds.
+    wait_ms: Option<u64>,
+    /// When the limit ends, in words.
+    ends: Option<String>,
 }
 
 impl Stated {
@@ -203,6 +213,8 @@ impl Stated {
             codes: CODES.into_iter().filter_map(code).collect(),
             message: message.unwrap_or_default(),
             google: google_reason(error),
+            wait_ms: wait_in_members(error),
+            ends: end_of_limit(error),
         };
         match upstream(error) {
             Some(raw) => stated.with_upstream(Self::from_body(&raw)),
@@ -219,6 +231,8 @@ impl Stated {
             self.message = upstream.message;
         }
         self.google = self.google.or(upstream.google);
+        self.wait_ms = self.wait_ms.or(upstream.wait_ms);
+        self.ends = self.ends.or(upstream.ends);
         self
     }
 
@@ -233,6 +247,9 @@ impl Stated {
             || (matches!(status, 0 | 413 | 429) && exceeds_its_limit(&message))
         {
             return Some(ErrorReason::ContextOverflow);
+        }
+        if is_state_refusal(status, &self.codes, &message) {
+            return Some(ErrorReason::StateRefused);
         }
         // A shorter conversation would still have the picture.
         if status == 413 && is_about_media(&message) {
@@ -263,9 +280,15 @@ impl Stated {
             .then_some(ErrorReason::RateLimit { retry_after_ms })
     }
 
+    /// Makes the error. Without a wait in a header, the one in its members or its words counts.
     fn with_reason(self, reason: ErrorReason) -> ProviderError {
-        let message = truncate(&self.message, ProviderError::MAX_MESSAGE_BYTES).to_owned();
-        ProviderError { reason, message }
+        let stated = || self.wait_ms.or_else(|| wait_in_words(&self.message.to_lowercase()));
+        let wait = reason.retry_after_ms().or_else(stated);
+        let mut message = truncate(&self.message, ProviderError::MAX_MESSAGE_BYTES).to_owned();
+        if let Some(ends) = self.ends.filter(|_| message.len() < LAST_WITH_END) {
+            message = format!("{message}; it {ends}");
+        }
+        ProviderError { reason: with_wait(reason, wait), message }
     }
 }
 
@@ -357,6 +380,10 @@ const QUOTA_CODES: &[&str] = &[
     "insufficient_balance",
     "insufficient_credits",
     "servicequotaexceeded",
+    // ChatGPT's plans, whose limits last hours or days.
+    "usage_limit_reached",
+    "usage_limit_exceeded",
+    "usage_not_included",
 ];
 const AWS_REFUSED: &[&str] = &[
     "accessdenied",
@@ -371,6 +398,11 @@ const QUOTA_PHRASES: &[&str] = &[
     "credit balance is too low",
     "insufficient balance",
     "insufficient credits",
+    "usage limit has been reached",
+    "usage limit reached",
+    "reached your usage limit",
+    "hit your usage limit",
+    "exceeded your usage limit",
 ];
 
 #[cfg(test)]

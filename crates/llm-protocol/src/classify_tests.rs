@@ -114,6 +114,42 @@ fn errors_in_a_stream_are_known_by_code_or_type() {
     assert_eq!(reason(json!("something")), ErrorReason::Unknown);
 }
 
+// Finding next report 26: the wait in the words was ignored, and five quick retries ended the prompt.
+#[test]
+fn a_wait_in_the_words_counts_without_a_header() {
+    let body = r#"{"error":{"message":"Rate limit reached. Please try again in 45s.","code":"rate_limit_exceeded"}}"#;
+    let limited = |wait| ErrorReason::RateLimit { retry_after_ms: Some(wait) };
+    assert_eq!(reason(429, body), limited(45_000));
+    assert_eq!(classify(429, Some(7), body).reason, limited(7));
+    let failed = reason(503, "Overloaded: try again in 2 minutes");
+    assert_eq!(failed, ErrorReason::ProviderInternal { retry_after_ms: Some(120_000) });
+    assert_eq!(reason(400, "Try again in 2 minutes"), ErrorReason::InvalidRequest);
+    let in_stream = json!({"code": "rate_limit_exceeded", "message": "Try again in 17 seconds."});
+    assert_eq!(classify_in_stream(&in_stream).reason, limited(17_000));
+}
+
+// Finding next report 27: a limit of hours was tried again five times, and nobody was told when it ends.
+#[test]
+fn a_plan_that_is_used_up_says_when_it_resets() {
+    let limit = |members: &str| {
+        let body = format!(
+            r#"{{"error":{{"type":"usage_limit_reached","message":"The usage limit has been reached"{members}}}}}"#
+        );
+        classify(429, None, &body)
+    };
+    let error = limit(r#","resets_in_seconds":13872"#);
+    assert_eq!(error.reason, ErrorReason::Quota);
+    assert_eq!(error.message, "The usage limit has been reached; it resets in 3 h 52 min");
+    let error = limit(r#","resets_at":784111777"#);
+    assert_eq!(
+        error.message,
+        "The usage limit has been reached; it resets at Sun, 06 Nov 1994 08:49:37 GMT"
+    );
+    assert_eq!(limit("").message, "The usage limit has been reached");
+    let hit = r#"{"error":"You've hit your usage limit. Try again in 3 days."}"#;
+    assert_eq!(reason(429, hit), ErrorReason::Quota);
+}
+
 #[test]
 fn waits_are_read_in_every_form() {
     let now = http_date_unix_ms("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
@@ -188,7 +224,7 @@ fn overflows_are_known_in_every_providers_words() {
     }
     let busy = "Rate limit reached for gpt-4o: Limit 200000, Used 190000, Requested 20000. Please try again in 3s.";
     let body = json!({"error": {"message": busy, "code": "rate_limit_exceeded"}}).to_string();
-    assert_eq!(reason(429, &body), ErrorReason::RateLimit { retry_after_ms: None });
+    assert_eq!(reason(429, &body), ErrorReason::RateLimit { retry_after_ms: Some(3000) });
 }
 
 // Finding llm 2: a gateway's error carries the words of the provider behind it.

@@ -46,6 +46,10 @@ pub struct Dialect {
     /// The deployment wants a model message between results and the next user message. Chat only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub answers_results: bool,
+    /// Joins neighbouring messages of the user, and of the model up to its calls, for chat templates that refuse two in
+    /// a row. Chat only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub joins_messages: bool,
     /// Body fields that the deployment refuses, such as `temperature` or `stream_options`. They are never
     /// sent, even if the request asks for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -20,6 +20,8 @@ pub enum ErrorReason {
     ContextOverflow,
     /// The provider refuses this content.
     ContentPolicy,
+    /// The provider refuses state that came from itself: sealed or signed reasoning. A request without it may succeed.
+    StateRefused,
     /// The provider does not understand the request, or does not have the model.
     InvalidRequest,
     /// The network failed.
@@ -66,6 +68,7 @@ impl ErrorReason {
             | Self::Quota
             | Self::ContextOverflow
             | Self::ContentPolicy
+            | Self::StateRefused
             | Self::InvalidRequest
             | Self::Unknown => false,
         }
@@ -82,6 +85,7 @@ impl ErrorReason {
             | Self::Quota
             | Self::ContextOverflow
             | Self::ContentPolicy
+            | Self::StateRefused
             | Self::InvalidRequest
             | Self::Transport { .. }
             | Self::InvalidOutput { .. }
@@ -98,6 +102,7 @@ impl ErrorReason {
             Self::Quota => "provider.quota",
             Self::ContextOverflow => "provider.context-overflow",
             Self::ContentPolicy => "provider.content-filter",
+            Self::StateRefused => "provider.state-refused",
             Self::InvalidRequest => "provider.invalid-request",
             Self::Transport { .. } => "provider.transport",
             Self::ProviderInternal { .. } => "provider.internal",
@@ -123,13 +128,16 @@ impl ErrorReason {
                 "the model provider limits the rate of requests: try again in a minute, or raise the limit with the provider"
             }
             Self::Quota => {
-                "the account at the model provider has no credit left: add credit or use another key or provider"
+                "the account at the model provider has no credit left, or has reached its limit of use: add credit, wait for the limit's end, or use another key or provider"
             }
             Self::ContextOverflow => {
                 "the conversation is longer than the model's context: compact it, start a new session, or choose a model with a larger context"
             }
             Self::ContentPolicy => {
                 "the model provider refuses this content: rephrase the prompt, or remove what it objects to"
+            }
+            Self::StateRefused => {
+                "the model provider refused reasoning that came from itself: send a prompt to try again, or choose another model"
             }
             Self::InvalidRequest => {
                 "the model provider refused the request: check the model's name, its options and the base URL"

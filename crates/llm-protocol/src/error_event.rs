@@ -33,12 +33,13 @@ pub struct ErrorEvent {
 
 impl ErrorReason {
     /// All names in neutral JSON.
-    pub const NAMES: [&str; 10] = [
+    pub const NAMES: [&str; 11] = [
         "authentication",
         "rate-limit",
         "quota",
         "overflow",
         "content-policy",
+        "state-refused",
         "invalid-request",
         "transport",
         "provider-internal",
@@ -55,6 +56,7 @@ impl ErrorReason {
             Self::Quota => "quota",
             Self::ContextOverflow => "overflow",
             Self::ContentPolicy => "content-policy",
+            Self::StateRefused => "state-refused",
             Self::InvalidRequest => "invalid-request",
             Self::Transport { .. } => "transport",
             Self::ProviderInternal { .. } => "provider-internal",

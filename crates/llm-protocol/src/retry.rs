@@ -14,12 +14,12 @@ pub struct Schedule {
     /// Of these, the retries of requests that the provider may have worked on and charged for: it fell
     /// silent, or its answer broke off. Each may cost as much again.
     pub max_paid_retries: u32,
-    /// The longest wait that a provider can demand; longer ones are cut to it.
+    /// The longest wait that a provider can demand. Nobody is kept waiting for longer ones: they end the retries.
     pub max_retry_after: Duration,
 }
 
 impl Default for Schedule {
-    /// 2, 4, 8 and 16 s (± 20 %), two of them paid. A provider can demand at most 15 minutes.
+    /// 2, 4, 8 and 16 s (± 20 %), two of them paid. A provider can demand 15 minutes.
     fn default() -> Self {
         Self {
             base: Duration::from_secs(2),
@@ -32,8 +32,9 @@ impl Default for Schedule {
 
 impl Schedule {
     /// Returns the wait after `failed` attempts (1 after the first), the last of which failed for `reason`.
-    /// `None` if a retry would not help or none is left. `rand` is any random number; it moves the wait by up
-    /// to 20 % either way. The wait is never shorter than the provider asks for, up to `max_retry_after`.
+    /// `None` if a retry would not help or none is left, or if the provider asks for more than `max_retry_after`.
+    /// `rand` is any random number; it moves the wait by up to 20 % either way. The wait is never shorter than the
+    /// provider asks for.
     #[must_use]
     pub fn next_delay(&self, failed: u32, reason: &ErrorReason, rand: u64) -> Option<Duration> {
         if !reason.is_retryable() {
@@ -57,8 +58,8 @@ impl Schedule {
             return None;
         }
         let doubled = self.base.saturating_mul(2u32.saturating_pow(failed - 1));
-        let asked = asked.unwrap_or_default().min(self.max_retry_after);
-        Some(jittered(doubled, rand).max(asked))
+        let asked = asked.unwrap_or_default();
+        (asked <= self.max_retry_after).then(|| jittered(doubled, rand).max(asked))
     }
 }
 
@@ -104,10 +105,11 @@ mod tests {
     #[test]
     fn the_provider_can_ask_for_more_but_not_for_hours() {
         let schedule = Schedule::default();
-        let wait = |ms| schedule.next_delay(1, &limited(ms), 500).unwrap();
-        assert_eq!(wait(0), Duration::from_secs(2));
-        assert_eq!(wait(60_000), Duration::from_mins(1));
-        assert_eq!(wait(86_400_000), Duration::from_mins(15));
+        let wait = |ms| schedule.next_delay(1, &limited(ms), 500);
+        assert_eq!(wait(0), Some(Duration::from_secs(2)));
+        assert_eq!(wait(60_000), Some(Duration::from_mins(1)));
+        assert_eq!(wait(900_000), Some(Duration::from_mins(15)));
+        assert_eq!(wait(86_400_000), None);
     }
 
     #[test]

@@ -266,6 +266,42 @@ fn a_dialect_says_who_instructs_and_how_answers_are_bounded_and_what_is_left_out
     );
 }
 
+// Finding next report 20, 21: chat templates refuse instructions in the middle, and two messages of one role in a row.
+#[test]
+fn neighbours_of_one_role_are_joined_where_wanted() {
+    let call = Part::ToolCall(ToolCall::new("c", "look", "{}"));
+    let image = ToolContent::Media { mime: "image/png".into(), data: "AA==".into() };
+    let result = ToolResult { content: vec![image], ..ToolResult::text("c", "look", "") };
+    let request = LlmRequest::new(
+        "m",
+        vec![
+            Message::user("one"),
+            Message::user("two"),
+            Message::system("Now."),
+            Message::assistant(vec![Part::text("So")]),
+            Message::assistant(vec![Part::text("on."), call]),
+            Message::tool(vec![result]),
+            Message::user("three"),
+        ],
+    );
+    assert_eq!(
+        body_for(&request, json!({"instructions": "wrapped", "joinsMessages": true}))["messages"],
+        json!([
+            {"role": "user", "content": "one\n\ntwo\n\n<system-update>\nNow.\n</system-update>"},
+            {"role": "assistant", "content": "So\n\non.", "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "[image/png: in the next message]"},
+            {"role": "user", "content": [
+                {"type": "text", "text": "[result of look c]"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+                {"type": "text", "text": "three"},
+            ]},
+        ])
+    );
+    let apart = body_for(&request, json!({"instructions": "wrapped"}));
+    assert_eq!(apart["messages"].as_array().unwrap().len(), 8, "as requests of before");
+}
+
 #[test]
 fn reasoning_goes_back_in_the_field_that_takes_it() {
     let thought = |text: &str, state: &str| {

@@ -219,15 +219,7 @@ impl Rules<'_> {
         let pricing = resolved.pricing(|| self.size(draft.history(), agent));
         let components = self.components(draft.history(), agent, &resolved, tool_choice);
         let (started, body) = first_attempt(draft, &turn, &components, pricing);
-        Ok(TurnPlan {
-            turn,
-            message,
-            started,
-            model: resolved.reference,
-            entry: components.model,
-            body,
-            title,
-        })
+        Ok(TurnPlan { turn, message, started, model: resolved.reference, components, body, title })
     }
 
     /// Returns the parts of the conversation's requests besides the conversation.

@@ -6,7 +6,7 @@ use domain::{
     AttemptStarted, DrainEnd, DrainEnded, DrainOutcome, EpochReason, EpochStarted, LocationId,
     MessageId, ModelRef, Permitted, PromptPromoted, SessionError, TurnId,
 };
-use history::{ModelEntry, PendingInput};
+use history::{Components, PendingInput};
 
 use crate::begin::boundary_failed;
 use crate::controls::MovePlan;
@@ -68,9 +68,10 @@ pub struct TurnPlan {
     pub started: AttemptStarted,
     /// The model, sampled for this turn.
     pub model: ModelRef,
-    /// The part of the model that shaped the body and decides the protocol.
-    pub entry: ModelEntry,
-    /// The exact bytes of every attempt. A reminder changes them for a Compaction.
+    /// The parts of the request besides history. Their model decides the protocol.
+    pub components: Components,
+    /// The exact bytes of every attempt. A reminder changes them for a Compaction, and a refusal of the provider's own
+    /// state for any request.
     pub body: Bytes,
     /// The title to request beside it.
     pub title: Option<Box<TurnPlan>>,

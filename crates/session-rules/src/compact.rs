@@ -240,7 +240,7 @@ impl Rules<'_> {
             message,
             started,
             model: resolved.reference,
-            entry: components.model,
+            components,
             body,
             title: None,
         }
@@ -672,6 +672,7 @@ fn of_summary(error: &SessionError, said: &Said) -> SessionError {
         ErrorCode::ProviderInvalidRequest,
         ErrorCode::ProviderContextOverflow,
         ErrorCode::ProviderContentFilter,
+        ErrorCode::ProviderStateRefused,
         ErrorCode::ProviderInvalidOutput,
         ErrorCode::ContextTooLarge,
     ];

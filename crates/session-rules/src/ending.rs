@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, DrainEnd, DrainOutcome, ErrorCode,
     Finish, NoticeKind, PartId, Permitted, RetryScheduled, SessionError, TextCheckpointed,
     ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolState, TurnId, TurnOutcome,
     TurnReplied,
 };
-use history::History;
+use history::{History, hash_hex};
 use llm_protocol::{FinishReason, Usage};
 
 use crate::asks::settle_asked;
-use crate::boundary::{Next, end};
+use crate::boundary::{Next, TurnPlan, end};
 use crate::draft::{Draft, Verdict};
 use crate::inbox::{Head, head, waits};
 use crate::observed::Observation;
@@ -288,6 +289,42 @@ impl Rules<'_> {
         });
         draft.push(next.clone());
         Verdict::Write(next, DrainEnd::Keep, Site::Retry)
+    }
+
+    /// Writes a refusal of the provider's own state, and the next attempt, whose body has none of the messages so far.
+    /// Returns that attempt and its body; nothing if the refused request had no such state. `usage` is the failed
+    /// attempt's.
+    pub fn retry_without_state(
+        &self,
+        draft: &mut Draft<'_>,
+        plan: &TurnPlan,
+        usage: Option<Usage>,
+        error: &SessionError,
+    ) -> Verdict<Option<(AttemptStarted, Bytes)>> {
+        if !draft.history().has_provider_state() {
+            return Verdict::Leave(None);
+        }
+        let (turn, failed) = (&plan.turn, &plan.started);
+        draft.push(AttemptEnded {
+            attempt: failed.attempt.clone(),
+            turn: turn.clone(),
+            outcome: AttemptOutcome::Failed,
+            usage: used(failed.pricing.as_ref(), usage),
+            error: Some(error.clone()),
+        });
+        let (ordinal, at) = (failed.ordinal + 1, draft.now());
+        draft.push(RetryScheduled { turn: turn.clone(), ordinal, at, error: error.clone() });
+        let through = draft.history().seq();
+        let body = draft.history_mut().encode(&plan.components, turn);
+        let next = AttemptStarted {
+            attempt: AttemptId::mint(draft.mint()),
+            ordinal,
+            body_hash: hash_hex(&body),
+            through,
+            ..failed.clone()
+        };
+        draft.push(next.clone());
+        Verdict::Write(Some((next, body.into())), DrainEnd::Keep, Site::Retry)
     }
 
     /// Writes the waiting intents. Returns `true` once bodies may start, and `false` without a write if an interrupt

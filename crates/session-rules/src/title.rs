@@ -84,7 +84,7 @@ impl Rules<'_> {
             message,
             started,
             model: resolved.reference,
-            entry: components.model,
+            components,
             body,
             title: None,
         }))
@@ -96,7 +96,7 @@ impl Rules<'_> {
         if open.started.turn != done.said.turn {
             return;
         }
-        let title = first_line(&done.said.reply.text_so_far());
+        let title = read_title(&done.said.reply.text_so_far());
         let error = done.error.clone().or_else(|| {
             title.is_none().then(|| SessionError {
                 code: ErrorCode::ProviderInvalidOutput.into(),
@@ -152,10 +152,77 @@ fn end_title(draft: &mut Draft<'_>, outcome: SideOutcome, error: Option<SessionE
     draft.push(TitleEnded { turn, outcome, usage, error });
 }
 
-/// Returns the first line that is not empty.
-fn first_line(text: &str) -> Option<String> {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+/// The tags around thoughts that a server leaves in the text.
+const THOUGHTS: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
+
+/// The marks that models put around a title.
+const MARKS: [(&str, &str); 9] = [
+    ("**", "**"),
+    ("__", "__"),
+    ("*", "*"),
+    ("_", "_"),
+    ("`", "`"),
+    ("\"", "\""),
+    ("'", "'"),
+    ("\u{201c}", "\u{201d}"),
+    ("\u{ab}", "\u{bb}"),
+];
+
+/// Returns the title in an answer: its first line that says anything, without thoughts, a label, and marks around it.
+fn read_title(text: &str) -> Option<String> {
+    let line = without_thoughts(text).lines().map(bare_line).find(|line| !line.is_empty())?;
     Some(line.chars().take(BOUND).collect::<String>().trim_end().to_owned())
+}
+
+/// Returns the text after its thoughts; nothing if they do not end.
+fn without_thoughts(text: &str) -> &str {
+    for (begin, end) in THOUGHTS {
+        if let Some((_, answer)) = text.rsplit_once(end) {
+            return answer;
+        }
+        if text.trim_start().starts_with(begin) {
+            return "";
+        }
+    }
+    text
+}
+
+/// Returns a line without the marks and the label of a title; nothing if it has only marks.
+fn bare_line(line: &str) -> &str {
+    let mut line = line.trim();
+    loop {
+        let heading = line.trim_start_matches('#').trim_start();
+        let bare = without_label(without_marks(heading).trim()).trim();
+        if bare == line {
+            break;
+        }
+        line = bare;
+    }
+    let is_mark = |letter: char| "`*_#-=~\"'".contains(letter);
+    if line.chars().all(is_mark) { "" } else { line }
+}
+
+/// Returns a line without `Title:` at its beginning, in bold or not.
+fn without_label(line: &str) -> &str {
+    let is_bold = |letter: char| matches!(letter, '*' | '_');
+    let start = line.trim_start_matches(is_bold);
+    let label = start.get(..5).filter(|word| word.eq_ignore_ascii_case("title"));
+    let rest = label.and_then(|_| start.get(5..)).map(|rest| rest.trim_start_matches(is_bold));
+    match rest.and_then(|rest| rest.trim_start().strip_prefix(':')) {
+        // The end of a bold label, and not the beginning of a bold title.
+        Some(rest) if start.len() < line.len() => rest.trim_start_matches(is_bold),
+        Some(rest) => rest,
+        None => line,
+    }
+}
+
+/// Returns a line without one pair of marks around the whole of it.
+fn without_marks(line: &str) -> &str {
+    let inner = MARKS.into_iter().find_map(|(begin, end)| {
+        let inner = line.strip_prefix(begin)?.strip_suffix(end)?;
+        (!inner.contains(begin) && !inner.contains(end)).then_some(inner)
+    });
+    inner.unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -164,8 +231,33 @@ mod tests {
 
     #[test]
     fn a_title_is_the_first_line_that_says_anything() {
-        assert_eq!(first_line("\n  \n Fix the parser \nmore"), Some("Fix the parser".into()));
-        assert_eq!(first_line(" \n\t"), None);
-        assert_eq!(first_line(&"é".repeat(300)).map(|title| title.chars().count()), Some(100));
+        assert_eq!(read_title("\n  \n Fix the parser \nmore"), Some("Fix the parser".into()));
+        assert_eq!(read_title(" \n\t"), None);
+        assert_eq!(read_title(&"é".repeat(300)).map(|title| title.chars().count()), Some(100));
+    }
+
+    // Finding next report 25: titles were `<think>`, and had quotes, marks and a label.
+    #[test]
+    fn a_title_has_no_thoughts_label_and_marks() {
+        for text in [
+            "<think>\nThe user\nwants …\n</think>\n\nFix parser",
+            "The user wants …\n</think>\nFix parser",
+            "\"Fix parser\"",
+            "\u{201c}Fix parser\u{201d}",
+            "**Title:** Fix parser",
+            "**Title: Fix parser**",
+            "Title: \"Fix parser\"",
+            "TITLE:\n# Fix parser",
+            "## **Fix parser**",
+            "```\nFix parser\n```",
+        ] {
+            assert_eq!(read_title(text).as_deref(), Some("Fix parser"), "{text}");
+        }
+        for text in ["Fix `parse`", "`a` and `b`", "Titles of books", "_init_ and 'x'", "Don't"] {
+            assert_eq!(read_title(text).as_deref(), Some(text));
+        }
+        for text in ["<think>\nThe user wants", "<think>a</think>\n ", "**", "Title:"] {
+            assert_eq!(read_title(text), None, "{text}");
+        }
     }
 }

@@ -39,21 +39,21 @@ impl<'r> Drain<'r> {
                     }
                 }
                 // A partial summary is useless, so the request is repeated whatever has arrived.
-                Streamed::Failed(error) => match self.next_delay(&error) {
-                    Some(delay) => {
-                        let usage = turn.said.usage;
-                        plan.started =
-                            self.schedule_retry(&plan.started, usage, &error, delay).await?;
-                        if self.finish_bodies(&mut turn, delay).await? {
-                            let nothing = Said::new(plan.turn.clone(), plan.message.clone());
-                            return self.cancel_compaction(&nothing).await;
-                        }
+                Streamed::Failed(error) => {
+                    let usage = turn.said.usage;
+                    if self.leave_out_state(&mut plan, usage, &error).await? {
+                        continue;
                     }
-                    None => {
+                    let Some(delay) = self.next_delay(&error) else {
                         let error = provider_error(&error);
                         return self.fail_compaction(&plan, &turn.said, error).await;
+                    };
+                    plan.started = self.schedule_retry(&plan.started, usage, &error, delay).await?;
+                    if self.finish_bodies(&mut turn, delay).await? {
+                        let nothing = Said::new(plan.turn.clone(), plan.message.clone());
+                        return self.cancel_compaction(&nothing).await;
                     }
-                },
+                }
             }
         }
     }

@@ -191,8 +191,9 @@ impl ConfiguredModels {
     /// Returns the route of a planned request, if its provider is one of these.
     pub(crate) fn route(&self, plan: &TurnPlan) -> Option<Route> {
         let setup = self.providers.get(&plan.model.provider)?;
-        let route = Route::new(plan.entry.protocol, &plan.entry.id, setup.endpoint.clone());
-        let route = route.with_auth(setup.auth.clone()).with_dialect(plan.entry.dialect.clone());
+        let entry = &plan.components.model;
+        let route = Route::new(entry.protocol, &entry.id, setup.endpoint.clone());
+        let route = route.with_auth(setup.auth.clone()).with_dialect(entry.dialect.clone());
         Some(route.with_silence(Some(setup.silence)))
     }
 }

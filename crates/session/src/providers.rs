@@ -228,9 +228,10 @@ impl OrgModels {
         };
         let access = Access { base_url: None, env: &env, auth: &auth };
         let mut route = found.route(&access).map_err(|error| unsent(&error.to_string()))?;
-        route.protocol = plan.entry.protocol;
-        route.model.clone_from(&plan.entry.id);
-        route.dialect.clone_from(&plan.entry.dialect);
+        let entry = &plan.components.model;
+        route.protocol = entry.protocol;
+        route.model.clone_from(&entry.id);
+        route.dialect.clone_from(&entry.dialect);
         let whose = kept.map_or_else(|| whose(&route), of_kept);
         if whose == Whose::Nobody && self.wants_key(provider, &found, &route) {
             let name = found.key_names.first().filter(|_| is_ours);
@@ -348,8 +349,9 @@ fn prices(known: catalog::Prices) -> Prices {
 mod tests {
     use bytes::Bytes;
     use domain::{AttemptId, AttemptStarted, ComponentList, IdMint, MessageId, Seq, Stamp, TurnId};
+    use history::Components;
     use llm_client::Endpoint;
-    use llm_protocol::Protocol;
+    use llm_protocol::{Generation, Protocol, ToolChoice};
 
     use super::*;
 
@@ -415,7 +417,15 @@ mod tests {
         };
         let message = MessageId::mint(&mut mint);
         let body = Bytes::new();
-        TurnPlan { turn, message, started, model: choice, entry, body, title: None }
+        let components = Components {
+            agent: String::new(),
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            generation: Generation::default(),
+            options: serde_json::Map::new(),
+            model: entry,
+        };
+        TurnPlan { turn, message, started, model: choice, components, body, title: None }
     }
 
     #[test]

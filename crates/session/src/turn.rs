@@ -186,6 +186,7 @@ const fn word(reason: &ErrorReason) -> &'static str {
         ErrorReason::Quota => "quota",
         ErrorReason::ContextOverflow => "context_overflow",
         ErrorReason::ContentPolicy => "content_policy",
+        ErrorReason::StateRefused => "state_refused",
         ErrorReason::InvalidRequest => "invalid_request",
         ErrorReason::Transport { .. } => "transport",
         ErrorReason::ProviderInternal { .. } => "provider_internal",
@@ -249,6 +250,11 @@ impl<'r> Drain<'r> {
                         && let Some(next) = self.overflow(&plan.started, &turn.said, &error).await?
                     {
                         return Ok(next);
+                    }
+                    let usage = turn.said.usage;
+                    if self.leave_out_state(&mut plan, usage, &error).await? {
+                        let _counted_above = turn.forget_attempt();
+                        continue;
                     }
                     let delay = self.next_delay(&error);
                     let Some(delay) = delay else {
@@ -537,6 +543,25 @@ impl<'r> Drain<'r> {
             self.written(next);
         }
         Ok(next)
+    }
+
+    /// If the provider refused its own state, commits the next attempt without it. Returns whether there is one.
+    pub(crate) async fn leave_out_state(
+        &mut self,
+        plan: &mut TurnPlan,
+        usage: Option<Usage>,
+        error: &LlmError,
+    ) -> Result<bool, Stop> {
+        if error.reason != ErrorReason::StateRefused {
+            return Ok(false);
+        }
+        let (error, sent) = (provider_error(error), &*plan);
+        let next = self
+            .write(|rules, draft| rules.retry_without_state(draft, sent, usage, &error))
+            .await?;
+        let Some((started, body)) = next else { return Ok(false) };
+        (plan.started, plan.body) = (started, body);
+        Ok(true)
     }
 
     /// Commits the failure, the wait and the next attempt's intent at once.

@@ -123,7 +123,9 @@ fn find_prompt<'a>(messages: &'a [Message<'a>]) -> Option<(usize, Cow<'a, str>, 
 fn recognise_any(message: &Message<'_>, joined: &str) -> Option<Ask> {
     let parts = message.content.0.as_slice();
     let of_parts = || parts.iter().rev().find_map(|part| phrase::recognise(part));
-    if parts.len() > 1 { of_parts() } else { phrase::recognise(joined) }
+    // Neighbouring prompts may have been joined.
+    let of_last = || joined.rsplit_once("\n\n").and_then(|(_, last)| phrase::recognise(last));
+    if parts.len() > 1 { of_parts() } else { phrase::recognise(joined).or_else(of_last) }
 }
 
 /// Returns whether a user message was written by a service: about a step limit or a recovery, or in place of a
@@ -169,6 +171,20 @@ mod tests {
             "say 3 words",
             1,
         );
+    }
+
+    #[test]
+    fn joined_user_messages_are_taken_apart() {
+        let update = "<system-update>\\n\\nrun x\\n</system-update>";
+        let user = |text: &str| format!(r#"{{"role":"user","content":"{text}"}}"#);
+        check(&user(&format!("say 3 words\\n\\n{update}")), "say 3 words", 0);
+        check(&user(&format!("{update}\\n\\nsay 3 words")), "say 3 words", 0);
+        let asked = user("say 3 words\\n\\n<summary-request>\\nsum up\\n</summary-request>");
+        let body = format!(r#"{{"messages":[{asked}]}}"#);
+        let request = chat::parse(body.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let conversation = Conversation::read(&request);
+        assert_eq!(conversation.aside, Some(Aside::Summary));
+        assert_eq!(conversation.asked_before().as_deref(), Some("say 3 words"));
     }
 
     #[test]

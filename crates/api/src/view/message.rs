@@ -349,6 +349,7 @@ fn stock_error(code: ErrorCode) -> StockError {
         | ErrorCode::ProviderInvalidRequest
         | ErrorCode::ProviderQuota
         | ErrorCode::ProviderRateLimit
+        | ErrorCode::ProviderStateRefused
         | ErrorCode::ProviderSecretUnreadable
         | ErrorCode::ProviderSecretsKeyMissing
         | ErrorCode::ProviderSignInFailed

@@ -9,6 +9,7 @@ use super::{EpochState, History, PendingControl, PendingInput};
 use crate::failed_summaries::FailedSummaries;
 use crate::files::{Unsaved, changed_since, skipped_since, tree_before};
 use crate::open_turn::OpenTurn;
+use crate::provider_state::has_state;
 use crate::revert::{Reverting, Savepoint};
 use crate::side::{OpenCompaction, OpenTitle};
 use crate::squeeze::Squeeze;
@@ -32,6 +33,13 @@ impl History {
     #[must_use]
     pub fn is_narrow(&self) -> bool {
         self.state.narrow
+    }
+
+    /// Returns whether the next request has provider state that a refusal of it would leave out.
+    #[must_use]
+    pub fn has_provider_state(&self) -> bool {
+        let mut shown = self.state.view.since(&self.conversation, self.state.stateless);
+        shown.any(|(_, message)| has_state(message))
     }
 
     /// Returns the Compaction that has not ended.

@@ -36,16 +36,21 @@ pub(super) const ALL: &[Provider] = &[
     Provider::chat("v0", &["@ai-sdk/vercel"], "https://api.v0.dev/v1"),
     Provider::chat("venice", &["venice-ai-sdk-provider"], "https://api.venice.ai/api/v1"),
     Provider::chat("aihubmix", &["@aihubmix/ai-sdk-provider"], "https://aihubmix.com/v1"),
-    Provider::chat("ollama", &[COMPATIBLE], "http://127.0.0.1:11434/v1"),
-    Provider::chat("vllm", &[COMPATIBLE], "http://127.0.0.1:8000/v1"),
-    Provider::chat("llama.cpp", &[COMPATIBLE], "http://127.0.0.1:8080/v1"),
+    local("ollama", "http://127.0.0.1:11434/v1"),
+    local("vllm", "http://127.0.0.1:8000/v1"),
+    local("llama.cpp", "http://127.0.0.1:8080/v1"),
 ];
+
+/// Makes a server that runs any model with that model's own chat template.
+const fn local(id: &'static str, url: &'static str) -> Provider {
+    Provider { speaks: Spoken::compatible, ..Provider::chat(id, &[COMPATIBLE], url) }
+}
 
 /// DeepSeek. Its reasoning models want the reasoning back with every call, and an empty one if there is none.
 /// <https://api-docs.deepseek.com/guides/thinking_mode>
 fn deepseek(model: &Model<'_>) -> Spoken {
     let field = model.reasoning.then_some(super::REASONING_CONTENT);
-    Spoken::compatible(&Model { reasoning_field: model.reasoning_field.or(field), ..*model })
+    Spoken::thinking(&Model { reasoning_field: model.reasoning_field.or(field), ..*model })
 }
 
 /// Mistral. Ids of calls are nine letters and digits (<https://github.com/anomalyco/opencode/issues/1680>).

@@ -22,7 +22,7 @@ mod xai;
 
 pub use setup::{Reach, Setup, SetupError};
 
-use llm_protocol::{CallIdForm, Dialect, Protocol};
+use llm_protocol::{CallIdForm, Dialect, Instructions, Protocol};
 
 use crate::route::Route;
 
@@ -81,12 +81,22 @@ impl Spoken {
         Self { protocol: Protocol::OpenAiChat, dialect }
     }
 
-    /// Returns OpenAI's chat as a server speaks it of which nothing is known but its model. Thinking models whose own
-    /// APIs refuse a history without its reasoning get it, also if no metadata says so.
-    #[must_use]
-    pub fn compatible(model: &Model<'_>) -> Self {
+    /// Returns OpenAI's chat, with the reasoning of thinking models whose own APIs refuse a history without it, also if
+    /// no metadata says so.
+    fn thinking(model: &Model<'_>) -> Self {
         let field = is_known_to_think(model.id).then_some(REASONING_CONTENT);
         Self::chat(&Model { reasoning_field: model.reasoning_field.or(field), ..*model })
+    }
+
+    /// Returns OpenAI's chat as a server speaks it of which nothing is known but its model. It may run any model with
+    /// that model's own chat template, and many templates refuse instructions in the middle
+    /// (<https://github.com/vllm-project/vllm/issues/41114>) or two messages of one role in a row
+    /// (<https://github.com/microsoft/autogen/issues/7864>).
+    #[must_use]
+    pub fn compatible(model: &Model<'_>) -> Self {
+        let Self { protocol, dialect } = Self::thinking(model);
+        let instructions = Some(Instructions::Wrapped);
+        Self { protocol, dialect: Dialect { instructions, joins_messages: true, ..dialect } }
     }
 }
 

@@ -303,7 +303,26 @@ fn mistrals_models_get_what_they_take() {
     let elsewhere = route("vllm", "mistralai/Devstral-Small-2").dialect;
     assert_eq!((elsewhere.call_ids, elsewhere.answers_results), (Some(CallIdForm::Nine), true));
     assert!(elsewhere.omit.is_empty());
-    assert_eq!(route("vllm", "qwen3-coder").dialect, Dialect::default());
+    let other = route("vllm", "qwen3-coder").dialect;
+    assert_eq!((other.call_ids, other.answers_results), (None, false));
+}
+
+// Finding next report 20, 21: chat templates refuse instructions in the middle, and two messages of one role in a row.
+#[test]
+fn unknown_servers_get_no_system_in_the_middle() {
+    let model = Model { id: "qwen3.5", ..Model::default() };
+    let dialect = |provider: &Provider| {
+        let dialect = (provider.speaks)(&model).dialect;
+        (dialect.instructions, dialect.joins_messages)
+    };
+    let strict = (Some(Instructions::Wrapped), true);
+    assert_eq!(dialect(&OPENAI_COMPATIBLE), strict);
+    for id in ["ollama", "vllm", "llama.cpp"] {
+        assert_eq!(dialect(of(id).unwrap()), strict, "{id}");
+    }
+    for id in ["openrouter", "groq", "deepseek"] {
+        assert_eq!(dialect(of(id).unwrap()), (None, false), "{id}");
+    }
 }
 
 // Finding reports 9: a history whose calls another model made was refused, with or without metadata about the model.

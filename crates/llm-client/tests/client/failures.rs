@@ -8,7 +8,7 @@ use axum::body::{Body, Bytes};
 use futures::{StreamExt, stream};
 use llm_client::retry::Schedule;
 use llm_client::{Client, Endpoint, LlmError, Options, Route, Secret};
-use llm_protocol::{Delivery, ErrorReason, LlmEvent, Protocol};
+use llm_protocol::{Delivery, ErrorReason, FinishReason, LlmEvent, Protocol};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -77,7 +77,7 @@ async fn a_providers_word_on_another_try_is_above_what_its_status_says() {
     let waits = &[("x-should-retry", "true"), ("retry-after", "30")];
     assert_eq!(delay(&refused(400, waits, "").await, 1), Some(Duration::from_secs(30)));
     let days = &[("x-should-retry", "true"), ("retry-after", "86400")];
-    assert_eq!(delay(&refused(400, days, "").await, 1), Some(schedule.max_retry_after));
+    assert_eq!(delay(&refused(400, days, "").await, 1), None, "nobody waits for a day");
 
     // Other values have no effect.
     let error = refused(500, &[("x-should-retry", "maybe")], "").await;
@@ -158,6 +158,36 @@ async fn a_whole_answer_in_place_of_a_stream_is_read() {
         let expected = ErrorReason::InvalidOutput { incomplete_stream: false };
         assert_eq!(error.reason, expected, "{body}");
     }
+}
+
+// Seen beside next report 30: chat had this, Anthropic's protocol did not.
+#[tokio::test]
+async fn a_whole_message_in_place_of_a_stream_is_read() {
+    let body = "\n{\"id\":\"msg_1\",\"type\":\"message\",\r\n\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"s\"},{\"type\":\"text\",\n\"text\":\"whole\"},{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"read\",\"input\":{\"n\": 1.0}}],\"stop_reason\":\"tool_use\",\"usage\":{\"input_tokens\":3,\"output_tokens\":2}}";
+    let json = &[("content-type", "application/json")];
+    let server = Server::start(move || refuse(200, json, body)).await;
+    let route = Route::new(Protocol::AnthropicMessages, "m", server.endpoint.clone());
+    let answer = client().on(route.clone()).send(Bytes::from_static(BODY)).await.unwrap();
+    let answer = answer.collected().await.unwrap();
+    assert_eq!((answer.text().as_str(), answer.reason), ("whole", FinishReason::ToolCalls));
+    let calls: Vec<_> = answer.calls().map(|call| (&*call.name, &*call.arguments)).collect();
+    assert_eq!(calls, [("read", r#"{"n": 1.0}"#)]);
+    assert_eq!(answer.usage.map(|usage| (usage.input_tokens, usage.output_tokens)), Some((3, 2)));
+    let refused = r#"{"type":"error","error":{"type":"overloaded_error","message":"Busy"}}"#;
+    let server = Server::start(move || refuse(200, json, refused)).await;
+    let route = Route { endpoint: server.endpoint.clone(), ..route };
+    let error = client().on(route).send(Bytes::from_static(BODY)).await.unwrap_err();
+    assert_eq!(error.reason, ErrorReason::ProviderInternal { retry_after_ms: None });
+}
+
+// Finding next report 28: a wrong address was not named.
+#[tokio::test]
+async fn an_address_that_is_not_there_is_named() {
+    let error = refused(404, &[], "Not Found").await;
+    let address = "Not Found; asked at http://127.0.0.1:";
+    assert!(error.provider_message.starts_with(address), "{error}");
+    assert!(error.provider_message.ends_with("/v1/chat/completions"), "{error}");
+    assert_eq!(refused(400, &[], "No").await.provider_message, "No");
 }
 
 #[tokio::test]

@@ -96,6 +96,27 @@ impl<'a> Content<'a> {
         let parts: Vec<_> = parts.into_iter().filter(says).collect();
         (!parts.is_empty()).then_some(Self::Parts(parts))
     }
+
+    /// Joins the contents of two messages: texts with an empty line between, anything else as one list.
+    pub(super) fn followed_by(self, next: Self) -> Self {
+        match (self, next) {
+            (Self::Text(first), Self::Text(second)) => {
+                Self::Text(format!("{first}\n\n{second}").into())
+            }
+            (first, second) => {
+                let mut parts = first.into_parts();
+                parts.extend(second.into_parts());
+                Self::Parts(parts)
+            }
+        }
+    }
+
+    fn into_parts(self) -> Vec<ContentPart<'a>> {
+        match self {
+            Self::Text(text) => vec![ContentPart::text(text)],
+            Self::Parts(parts) => parts,
+        }
+    }
 }
 
 pub(super) fn join<'a>(mut texts: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {

@@ -9,6 +9,7 @@ use crate::event::{FinishReason, LlmEvent, Usage};
 use crate::json::RawJson;
 use crate::openai_chat::details::Details;
 use crate::openai_chat::frame::{Choice, Content, Frame, Piece, ToolCallDelta, is_failure};
+use crate::openai_chat::think_tags::{TextSpan, ThinkTags};
 use crate::openai_chat::tool_calls::ToolCalls;
 use crate::state::StateOwner;
 use crate::surrogates::Halves;
@@ -21,6 +22,7 @@ use crate::surrogates::Halves;
 pub struct Decoder {
     owner: StateOwner,
     halves: Halves,
+    tags: ThinkTags,
     details: Details,
     /// Copilot's opaque reasoning state, sent once per answer.
     opaque: Option<RawJson>,
@@ -52,6 +54,7 @@ impl Decoder {
         Self {
             owner,
             halves: Halves::default(),
+            tags: ThinkTags::default(),
             details: Details::default(),
             opaque: None,
             open: None,
@@ -165,7 +168,11 @@ impl Decoder {
         }
         match delta.content {
             None => {}
-            Some(Content::Text(text)) => self.extend_part(PartKind::Text, text, events),
+            Some(Content::Text(text)) => {
+                for span in self.tags.split(text) {
+                    self.extend_span(span, events);
+                }
+            }
             Some(Content::Pieces(pieces)) => {
                 for Piece { text, thinking } in pieces {
                     let thought = thinking.map(Content::into_text).unwrap_or_default();
@@ -176,10 +183,12 @@ impl Decoder {
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
+            self.release_held(events);
             self.extend_part(PartKind::Text, text, events);
         }
         let only = delta.function_call.map(ToolCallDelta::only);
         for call in delta.tool_calls.unwrap_or_default().into_iter().chain(only) {
+            self.release_held(events);
             self.close_part(events);
             self.calls.push(call, events)?;
         }
@@ -188,6 +197,20 @@ impl Decoder {
             self.close_parts(events);
         }
         Ok(())
+    }
+
+    fn extend_span(&mut self, span: TextSpan, events: &mut Vec<LlmEvent>) {
+        match span {
+            TextSpan::Thought(text) => self.extend_part(PartKind::Reasoning, text, events),
+            TextSpan::Answer(text) => self.extend_part(PartKind::Text, text, events),
+        }
+    }
+
+    /// Writes the text that was held because it might have become a tag.
+    fn release_held(&mut self, events: &mut Vec<LlmEvent>) {
+        if let Some(span) = self.tags.take_held() {
+            self.extend_span(span, events);
+        }
     }
 
     fn extend_part(&mut self, kind: PartKind, text: String, events: &mut Vec<LlmEvent>) {
@@ -236,6 +259,7 @@ impl Decoder {
     }
 
     fn close_parts(&mut self, events: &mut Vec<LlmEvent>) {
+        self.release_held(events);
         self.close_part(events);
         self.calls.close_all(events);
         // Details without reasoning before them become a part of their own.

@@ -466,3 +466,27 @@ fn reasons_of_other_owners_are_known() {
     let failed = FinishReason::from_word("insufficient_system_resource");
     assert_eq!(failed, Some(FinishReason::Error));
 }
+
+// Finding next report 24: the thoughts of LM Studio and Ollama were told as the answer, and went back to the model.
+#[test]
+fn thoughts_between_tags_become_reasoning() {
+    let mut decoder = fresh();
+    let frames = [
+        delta(r#"{"content":"<think>secret"}"#),
+        delta(r#"{"content":" plan</th"}"#),
+        delta(r#"{"content":"ink>\n\nHello"}"#),
+    ];
+    let events: Vec<_> = frames.iter().flat_map(|frame| decoder.push(frame).unwrap()).collect();
+    let (thought, text) = (s("reasoning-0"), s("text-1"));
+    assert_eq!(
+        events,
+        [
+            ReasoningStart { id: thought.clone() },
+            ReasoningDelta { id: thought.clone(), text: s("secret") },
+            ReasoningDelta { id: thought.clone(), text: s(" plan") },
+            ReasoningEnd { id: thought, provider_metadata: None },
+            TextStart { id: text.clone() },
+            TextDelta { id: text, text: s("Hello") },
+        ]
+    );
+}

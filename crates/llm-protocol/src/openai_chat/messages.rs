@@ -97,6 +97,45 @@ impl<'a> WireMessage<'a> {
         let (tool_call_id, tool_calls) = (None, Vec::new());
         Self { role, tool_call_id, content, tool_calls, reasoning: None, opaque: None }
     }
+
+    /// Returns whether `next` may become a part of this message. Chat templates of Gemma, Mistral and others refuse
+    /// two messages of one role in a row ("Conversation roles must alternate").
+    fn is_continued_by(&self, next: &Self) -> bool {
+        let joins = [Role::User.as_str(), Role::Assistant.as_str()].contains(&self.role);
+        joins && self.role == next.role && self.tool_calls.is_empty()
+    }
+
+    /// Appends a message of the same role, with an empty line between the texts.
+    fn append(&mut self, next: Self) {
+        self.content = match (self.content.take(), next.content) {
+            (Some(first), Some(second)) => Some(first.followed_by(second)),
+            (first, second) => first.or(second),
+        };
+        self.tool_calls = next.tool_calls;
+        self.reasoning = match (self.reasoning.take(), next.reasoning) {
+            (Some((field, first)), Some((_, second))) => Some((field, first.followed_by(second))),
+            (first, second) => first.or(second),
+        };
+        self.opaque = next.opaque.or(self.opaque.take());
+    }
+}
+
+impl Reasoning<'_> {
+    /// Joins the reasoning of two messages. Both are of the same form, because one field takes one form.
+    fn followed_by(self, next: Self) -> Self {
+        match (self, next) {
+            (Self::Text(first), Self::Text(second)) => {
+                Self::Text(format!("{first}\n\n{second}").into())
+            }
+            (Self::Details(mut first), Self::Details(second)) => {
+                first.extend(second);
+                Self::Details(first)
+            }
+            (Self::Text(_), next @ Self::Details(_)) | (Self::Details(_), next @ Self::Text(_)) => {
+                next
+            }
+        }
+    }
 }
 
 /// The state that all messages are written with.
@@ -138,7 +177,7 @@ pub(super) fn messages(source: Source<'_>) -> Vec<WireMessage<'_>> {
 }
 
 impl<'a> Writer<'a> {
-    /// Adds a message that is not a result. Mistral refuses a user message right after results (`Unexpected
+    /// Adds a message that is not a result, or joins it with the one before. Mistral refuses a user message right after results (`Unexpected
     /// role 'user' after role 'tool'`, <https://github.com/zed-industries/zed/issues/37021>), so an assistant
     /// text goes in between.
     fn push(&mut self, message: WireMessage<'a>) {
@@ -149,7 +188,12 @@ impl<'a> Writer<'a> {
             let said = Some(Content::Text(RESULTS_SEEN.into()));
             self.messages.push(WireMessage::new(Role::Assistant.as_str(), said));
         }
-        self.messages.push(message);
+        match self.messages.last_mut() {
+            Some(last) if self.dialect.joins_messages && last.is_continued_by(&message) => {
+                last.append(message);
+            }
+            Some(_) | None => self.messages.push(message),
+        }
     }
 
     fn system(&mut self, parts: &'a [SystemPart]) {

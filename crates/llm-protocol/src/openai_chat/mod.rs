@@ -9,6 +9,7 @@ mod details;
 mod encode;
 mod frame;
 mod messages;
+mod think_tags;
 mod tool_calls;
 
 pub use decode::Decoder;

@@ -92,7 +92,7 @@ fn anthropic_search() -> Vec<Value> {
     ]
 }
 
-fn anthropic_says(text: &str) -> Vec<Value> {
+pub(crate) fn anthropic_says(text: &str) -> Vec<Value> {
     vec![
         json!({"type": "message_start", "message": {"usage": {"input_tokens": 5}}}),
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": text}}),
@@ -126,7 +126,7 @@ fn responses_search() -> Vec<Value> {
     frames
 }
 
-fn responses_message(at: u32, text: &str) -> Vec<Value> {
+pub(crate) fn responses_message(at: u32, text: &str) -> Vec<Value> {
     let id = format!("msg_{at}");
     let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
     let message = |status: &str, content: Value| json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content});

@@ -34,6 +34,7 @@ mod permission;
 mod protocols;
 mod rates;
 mod recovery;
+mod refused_state;
 mod reverts;
 mod scenarios;
 mod scenarios_compaction;

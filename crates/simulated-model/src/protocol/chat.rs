@@ -83,7 +83,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Request<'_>, String> {
     };
     Ok(Request {
         model: body.model,
-        messages: body.messages.into_iter().map(message).collect(),
+        messages: body.messages.into_iter().map(message).flat_map(split_joined).collect(),
         tools: body.tools.into_iter().flatten().map(|tool| tool.function.name).collect(),
         choice,
         max_tokens: body.max_completion_tokens.or(body.max_tokens),
@@ -97,6 +97,36 @@ fn message(wire: WireMessage<'_>) -> Message<'_> {
     let calls = calls.map(|call| MadeCall { id: call.id, name: call.function.name }).collect();
     let tool_call_id = wire.tool_call_id;
     Message { calls, tool_call_id, ..Message::new(wire.role, wire.content) }
+}
+
+/// The beginnings and ends of the texts that a service adds to a conversation as user messages.
+const ADDED: [(&str, &str); 4] = [
+    ("<notice>", "</notice>"),
+    ("<system-update>", "</system-update>"),
+    ("<conversation-checkpoint>", "</conversation-checkpoint>"),
+    ("<summary-request>", "</summary-request>"),
+];
+
+/// Takes apart a user message that a service has joined from several, as it does for servers that it does not know.
+fn split_joined(message: Message<'_>) -> Vec<Message<'_>> {
+    let [text] = message.content.0.as_slice() else { return vec![message] };
+    if message.role != Role::User || !(text.contains("\n\n<") || text.contains(">\n\n")) {
+        return vec![message];
+    }
+    let mut texts: Vec<String> = Vec::new();
+    for piece in text.split("\n\n") {
+        let begins = ADDED.iter().any(|(begin, _)| piece.starts_with(begin));
+        let has_ended = |before: &str| ADDED.iter().any(|(_, end)| before.ends_with(end));
+        match texts.last_mut() {
+            Some(before) if !begins && !has_ended(before.as_str()) => {
+                before.push_str("\n\n");
+                before.push_str(piece);
+            }
+            Some(_) | None => texts.push(piece.to_owned()),
+        }
+    }
+    let user = |text: String| Message::new(Role::User, Content(vec![Cow::Owned(text)]));
+    texts.into_iter().map(user).collect()
 }
 
 /// A writer of a stream's events.

@@ -9,8 +9,9 @@ use api::DefaultModel;
 use catalog::{Access, Catalog, Overrides};
 use domain::{ModelRef, OrgId};
 use egress::Egress;
+use llm_client::providers::{self, Spoken};
 use llm_client::{Auth, Client, Endpoint, Options, Secret, normalize_base_url};
-use llm_protocol::Protocol;
+use llm_protocol::{Dialect, Instructions, Protocol};
 use session::{ConfiguredModels, ProviderSetup};
 use simulated_model::{Running, SimulatedModel};
 use store::Store;
@@ -243,7 +244,8 @@ async fn find(
             }
         };
         let kind = ModelKind::Url(url.clone());
-        let setup = ProviderSetup::new(args.model_protocol, endpoint.clone());
+        let mut setup = ProviderSetup::new(args.model_protocol, endpoint.clone());
+        setup.dialect = dialect_of_unknown(args.model_protocol, &model);
         let mut models = single(client, &args.model_provider, model, setup, kind, None);
         let served = models.served.clone();
         let pending =
@@ -309,6 +311,23 @@ async fn find(
     let model = simulated_model::MODEL.to_owned();
     let kind = ModelKind::Simulated;
     Ok(single(client, "simulated", model, endpoint.into(), kind, Some(running)))
+}
+
+/// Returns the dialect of a server of which nothing is known but its protocol and a model.
+fn dialect_of_unknown(protocol: Protocol, model: &str) -> Dialect {
+    match protocol {
+        Protocol::OpenAiChat => {
+            let model = providers::Model { id: model, ..providers::Model::default() };
+            Spoken::compatible(&model).dialect
+        }
+        // It may run the same chat templates.
+        Protocol::OpenAiResponses => {
+            Dialect { instructions: Some(Instructions::Wrapped), ..Dialect::default() }
+        }
+        Protocol::BedrockConverse | Protocol::AnthropicMessages | Protocol::Gemini => {
+            Dialect::default()
+        }
+    }
 }
 
 /// The name of a server's model while the server has not told it.
