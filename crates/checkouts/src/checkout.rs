@@ -176,7 +176,7 @@ impl Checkouts {
         let Some(sandbox) = &self.sandbox else { return Ok(None) };
         let asked = ChangesAsked { context };
         let command = self.look_into(directory, move |root, hidden| {
-            Ok(AskedTree { top: project_top(root), root, hidden }.command(asked))
+            Ok(AskedTree { top: project_top(root), root, hidden }.build_command(asked))
         });
         let Some(command) = command.await? else { return Ok(None) };
         let place = timeout(PATIENCE, self.looks.acquire()).await;
