@@ -59,18 +59,18 @@ pub(crate) struct AskedTree<'t> {
 
 impl AskedTree<'_> {
     /// Returns the directory below the top, `.` for the top itself.
-    fn below(&self) -> Option<&str> {
+    fn find_path_below(&self) -> Option<&str> {
         let below = self.root.strip_prefix(self.top).ok()?.to_str()?;
         Some(if below.is_empty() { "." } else { below })
     }
 
     /// Returns the command that shows the changes; `None` if git cannot be asked about this checkout. Blocking.
-    pub(crate) fn command(&self, asked: ChangesAsked) -> Option<Command> {
+    pub(crate) fn build_command(&self, asked: ChangesAsked) -> Option<Command> {
         let head = match head_commit(self.top, self.hidden)? {
             HeadCommit::Unborn => None,
             HeadCommit::Commit(commit) => Some(commit),
         };
-        let git = show_changes(head, self.below()?, asked);
+        let git = show_changes(head, self.find_path_below()?, asked);
         Some(Command {
             program: git.program.into(),
             args: git.args.into_iter().map(Into::into).collect(),
@@ -103,7 +103,8 @@ impl AskedTree<'_> {
         shows: impl Fn(&Path) -> bool,
     ) -> Vec<WorkingChange> {
         let Ok(texts) = LocationTexts::open(self.top, self.hidden) else { return Vec::new() };
-        let prefix = self.below().filter(|below| *below != ".").map(|below| format!("{below}/"));
+        let prefix =
+            self.find_path_below().filter(|below| *below != ".").map(|below| format!("{below}/"));
         let prefix = prefix.unwrap_or_default();
         let is_shown = |path: &str| {
             !texts.is_hidden(Path::new(path))

@@ -16,7 +16,7 @@ use workspaces::ChangesAsked;
 use crate::changes::{AskedTree, WorkingChange, run_git};
 use crate::names::{FoundName, NameSearch};
 use crate::repository::read_repository;
-use crate::settings_files::project_settings;
+use crate::settings_files::{add_skill_remarks, project_settings};
 
 /// The most looks at a time. Others wait.
 const LOOKS: usize = 4;
@@ -104,7 +104,11 @@ impl Checkouts {
             return Ok(ProjectSettings::default());
         }
         self.look_into(directory, |root, hidden| {
-            Ok(project_settings(root, project_top(root), hidden)?)
+            let top = project_top(root);
+            let mut settings = project_settings(root, top, hidden)?;
+            let skills = SkillPlaces { root, top, shown: root, hidden }.find();
+            add_skill_remarks(&mut settings, skills.as_deref().unwrap_or_default());
+            Ok(settings)
         })
         .await
     }
@@ -124,7 +128,7 @@ impl Checkouts {
                 let Ok(description) = skill.description.clone() else { continue };
                 let Some((mut text, _)) = places.text(&skill)? else { continue };
                 text.truncate(text.floor_char_boundary(SKILL_BYTES));
-                let file = skill.directory.join("SKILL.md");
+                let file = skill.shown_file();
                 shown.push(ShownSkill { name: skill.name, description, file, text });
             }
             Ok(shown)
@@ -172,7 +176,7 @@ impl Checkouts {
         let Some(sandbox) = &self.sandbox else { return Ok(None) };
         let asked = ChangesAsked { context };
         let command = self.look_into(directory, move |root, hidden| {
-            Ok(AskedTree { top: project_top(root), root, hidden }.command(asked))
+            Ok(AskedTree { top: project_top(root), root, hidden }.build_command(asked))
         });
         let Some(command) = command.await? else { return Ok(None) };
         let place = timeout(PATIENCE, self.looks.acquire()).await;

@@ -21,4 +21,4 @@ pub use changes::{ChangeKind, WorkingChange};
 pub use checkout::{CheckoutBranch, Checkouts, LookError, ShownSkill};
 pub use names::{EntryKinds, FoundName, NameSearch};
 pub use repository::read_repository;
-pub use settings_files::project_settings;
+pub use settings_files::{add_skill_remarks, project_settings};

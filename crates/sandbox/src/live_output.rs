@@ -28,8 +28,8 @@ pub struct OutputEnd {
 
 impl LiveOutput {
     /// Adds text of a command.
-    pub fn push(&self, text: &str) {
-        let mut growing = self.lock();
+    pub fn add_text(&self, text: &str) {
+        let mut growing = self.lock_growing();
         growing.total += text.len() as u64;
         growing
             .tail
@@ -44,7 +44,7 @@ impl LiveOutput {
     /// Returns the end of the output; `None` if nothing was added since the last look.
     #[must_use]
     pub fn take_new(&self) -> Option<OutputEnd> {
-        let mut growing = self.lock();
+        let mut growing = self.lock_growing();
         if growing.seen == growing.total {
             return None;
         }
@@ -60,7 +60,7 @@ impl LiveOutput {
         Some(OutputEnd { omitted: growing.total - text.len() as u64, text: text.to_owned() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Growing> {
+    fn lock_growing(&self) -> MutexGuard<'_, Growing> {
         // No foreign code runs under this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,7 +72,7 @@ mod tests {
 
     fn see_end(pieces: &[&str]) -> Option<OutputEnd> {
         let live = LiveOutput::default();
-        pieces.iter().for_each(|piece| live.push(piece));
+        pieces.iter().for_each(|piece| live.add_text(piece));
         live.take_new()
     }
 
@@ -80,13 +80,13 @@ mod tests {
     fn a_look_finds_what_was_added_since_the_last() {
         let live = LiveOutput::default();
         assert_eq!(live.take_new(), None);
-        live.clone().push("one\n");
+        live.clone().add_text("one\n");
         let end = |text: &str| Some(OutputEnd { omitted: 0, text: text.into() });
         assert_eq!(live.take_new(), end("one\n"));
         assert_eq!(live.take_new(), None);
-        live.push("");
+        live.add_text("");
         assert_eq!(live.take_new(), None);
-        live.push("two");
+        live.add_text("two");
         assert_eq!(live.take_new(), end("one\ntwo"));
     }
 

@@ -112,7 +112,7 @@ impl Spool {
 
     async fn push(&mut self, text: &str) {
         let before = self.total_bytes;
-        self.live.push(text);
+        self.live.add_text(text);
         self.total_bytes += text.len() as u64;
         self.line_breaks += text.bytes().filter(|byte| *byte == b'\n').count() as u64;
         let room = if self.head_full { 0 } else { self.bounds.keep_bytes - self.head.len() };

@@ -54,12 +54,12 @@ impl WatchedCall {
             tokio::select! {
                 biased;
                 outcome = &mut body => return outcome,
-                _ = ticks.tick() => self.show(live),
+                _ = ticks.tick() => self.show_output(live),
             }
         }
     }
 
-    fn show(&mut self, live: &LiveOutput) {
+    fn show_output(&mut self, live: &LiveOutput) {
         let Some(end) = live.take_new() else { return };
         self.output.omitted = end.omitted;
         let mut text = as_terminal_shows(end.text);

@@ -57,6 +57,9 @@ pub(crate) struct AgentChange {
     pub(crate) model: Option<ModelRef>,
     pub(crate) color: Option<String>,
     pub(crate) rules: Vec<Rule>,
+    /// Why its instructions cannot be read, with the place. The project's settings keep it, and no row does.
+    #[serde(skip)]
+    pub(crate) lost: Option<String>,
 }
 
 impl AgentChange {
@@ -72,6 +75,7 @@ impl AgentChange {
             model,
             color,
             mut rules,
+            lost,
         } = later;
         self.description = description.or(self.description.take());
         self.mode = mode.or(self.mode);
@@ -82,5 +86,6 @@ impl AgentChange {
         self.model = model.or(self.model.take());
         self.color = color.or(self.color.take());
         self.rules.append(&mut rules);
+        self.lost = lost.or(self.lost.take());
     }
 }

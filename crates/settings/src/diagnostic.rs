@@ -39,6 +39,11 @@ impl Diagnostic {
     pub fn place(&self) -> String {
         self.line.map_or_else(|| self.path.clone(), |line| format!("{}:{line}", self.path))
     }
+
+    /// Returns the message behind its place.
+    pub(crate) fn message_with_place(&self) -> String {
+        format!("{}: {}", self.place(), self.message)
+    }
 }
 
 /// Collects the diagnostics of one file.
@@ -59,6 +64,15 @@ impl<'a> Remarks<'a> {
 
     pub(crate) fn error(&mut self, line: u32, message: impl Into<String>) {
         self.push(Severity::Error, line, message.into(), true);
+    }
+
+    /// Says that an entry is wrong, and returns that with its place.
+    pub(crate) fn tell_error(&mut self, line: u32, message: String) -> String {
+        let (path, line) = (self.path.to_owned(), Some(line).filter(|line| *line > 0));
+        let error = Diagnostic { severity: Severity::Error, path, line, message, is_told: true };
+        let told = error.message_with_place();
+        add(&mut self.all, error);
+        told
     }
 
     /// Says that an entry is wrong which takes nothing from the other ones: an unknown setting, say. An organisation's text

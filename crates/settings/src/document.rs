@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::{Diagnostic, Remarks, Severity, add};
+use crate::named_text::ReadText;
 use crate::permissions::Layer;
 use crate::read::{config, markdown_agent, markdown_command};
 use crate::sheet::Sheet;
@@ -12,6 +14,9 @@ pub const MAX_FILE_BYTES: usize = 256 * 1024;
 
 /// The most permission rules of a project, in all of its files.
 const MAX_RULES: usize = 2_000;
+
+/// The folder of settings in a directory.
+const FOLDER: &str = ".opencode/";
 
 /// A settings file of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +61,10 @@ impl OrganisationSettings {
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut remarks = Remarks::new("");
-        let sheet = config(text, Layer::Organisation, &mut remarks).unwrap_or_default();
+        let mut read = |_: &Path| -> Result<String, String> {
+            Err("there are no files with an organisation's settings".to_owned())
+        };
+        let sheet = config(text, Layer::Organisation, &mut read, &mut remarks).unwrap_or_default();
         Self { sheet, diagnostics: remarks.into_all() }
     }
 
@@ -68,9 +76,19 @@ impl OrganisationSettings {
 }
 
 impl ProjectSettings {
-    /// Reads a project's files. A later file wins over an earlier one; other files than settings are passed over.
+    /// Reads a project's files, which name no others. A later file wins over an earlier one; other files than settings are
+    /// passed over.
     #[must_use]
     pub fn parse(files: &[SettingsFile]) -> Self {
+        let mut read = |_: &Path| -> Result<String, String> {
+            Err("nothing but settings files is here".to_owned())
+        };
+        Self::parse_with(files, &mut read)
+    }
+
+    /// Does the same as [`Self::parse`], where `read` reads the files that settings name as `{file:…}`.
+    #[must_use]
+    pub fn parse_with(files: &[SettingsFile], read: &mut ReadText<'_>) -> Self {
         let mut settings = Self::default();
         for file in files {
             let Some(kind) = FileKind::of(&file.path) else { continue };
@@ -81,9 +99,11 @@ impl ProjectSettings {
                 None
             } else {
                 match kind {
-                    FileKind::Config => config(&file.text, Layer::Project, &mut remarks),
-                    FileKind::Agent(name) => markdown_agent(name, &file.text, &mut remarks),
-                    FileKind::Command(name) => markdown_command(name, &file.text, &mut remarks),
+                    FileKind::Config => config(&file.text, Layer::Project, read, &mut remarks),
+                    FileKind::Agent(name) => markdown_agent(name, &file.text, read, &mut remarks),
+                    FileKind::Command(name) => {
+                        markdown_command(name, &file.text, read, &mut remarks)
+                    }
                 }
             };
             match sheet {
@@ -94,7 +114,13 @@ impl ProjectSettings {
                     );
                     settings.lose_agent(&kind, &remarks);
                 }
-                Some(sheet) => settings.sheet.merge(sheet),
+                Some(mut sheet) => {
+                    for (name, change) in &mut sheet.agents {
+                        let lost = change.lost.take().map(|why| (name.clone(), why));
+                        settings.unreadable.extend(lost);
+                    }
+                    settings.sheet.merge(sheet);
+                }
                 None => settings.lose_agent(&kind, &remarks),
             }
             for diagnostic in remarks.into_all() {
@@ -116,11 +142,19 @@ impl ProjectSettings {
         }
     }
 
+    /// Adds a remark that the project's sessions tell, on a file that is none of settings. `why` is a sentence.
+    pub fn add_remark(&mut self, path: &str, line: u32, why: &str) {
+        let mut remarks = Remarks::new(path);
+        remarks.idle(line, why);
+        for diagnostic in remarks.into_all() {
+            add(&mut self.diagnostics, diagnostic);
+        }
+    }
+
     /// Remembers the agent of a file that cannot be read.
     fn lose_agent(&mut self, kind: &FileKind<'_>, remarks: &Remarks<'_>) {
         if let (FileKind::Agent(name), Some(error)) = (kind, remarks.first_error()) {
-            self.unreadable
-                .insert((*name).to_owned(), format!("{}: {}", error.place(), error.message));
+            self.unreadable.insert((*name).to_owned(), error.message_with_place());
         }
     }
 
@@ -143,19 +177,21 @@ impl ProjectSettings {
 
 impl<'p> FileKind<'p> {
     fn of(path: &'p str) -> Option<Self> {
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let name = path.rsplit('/').next().unwrap_or(path);
         if name == "opencode.json" || name == "opencode.jsonc" {
             return Some(Self::Config);
         }
-        let name = name.strip_suffix(".md")?;
-        let is_in = |of: &str| folder == of || folder.ends_with(&format!("/{of}"));
-        if is_in(".opencode/agent") || is_in(".opencode/agents") {
-            Some(Self::Agent(name))
-        } else if is_in(".opencode/command") || is_in(".opencode/commands") {
-            Some(Self::Command(name))
-        } else {
-            None
-        }
+        let path = path.strip_suffix(".md")?;
+        // A file in a folder below has that folder in its name: `git/save`.
+        path.match_indices(FOLDER).find_map(|(at, _)| {
+            let is_whole = at == 0 || path[..at].ends_with('/');
+            let (kind, name) = path[at + FOLDER.len()..].split_once('/')?;
+            match kind {
+                "agent" | "agents" if is_whole => Some(Self::Agent(name)),
+                "command" | "commands" if is_whole => Some(Self::Command(name)),
+                _ => None,
+            }
+        })
     }
 }
 
@@ -185,12 +221,40 @@ mod tests {
         let settings = ProjectSettings::parse(&[
             file(".opencode/agent/look.md", agent),
             file("a/.opencode/commands/go.md", command),
+            file(".opencode/agents/team/look.md", agent),
+            file("a/.opencode/command/git/all/save.md", command),
             file("agent/not.md", agent),
+            file("a.opencode/agent/not.md", agent),
+            file(".opencode/not.md", agent),
             file(".opencode/skills/x/SKILL.md", agent),
         ]);
-        assert_eq!(settings.sheet.agents.keys().collect::<Vec<_>>(), ["look"]);
+        assert_eq!(settings.sheet.agents.keys().collect::<Vec<_>>(), ["look", "team/look"]);
+        assert_eq!(settings.sheet.commands.keys().collect::<Vec<_>>(), ["git/all/save", "go"]);
         assert_eq!(settings.sheet.commands["go"].agent.as_deref(), Some("look"));
         assert_eq!(settings.diagnostics, []);
+    }
+
+    // Next report 31: the instructions were the letters `{file:…}`, and nobody was told.
+    #[test]
+    fn an_agent_has_the_text_of_the_file_it_names() {
+        let text = "{\"agent\": {\n\"look\": {\"prompt\": \"{file:./look.txt}\"},\n\"lost\": {\"prompt\": \"{file:no.txt}\"}},
+            \"command\": {\"go\": {\"template\": \"{file:./look.txt} Go.\"},\n\"gone\": {\"template\": \"{file:no.txt}\"}}}";
+        let files = [file("a/opencode.json", text)];
+        let mut read = |path: &Path| match path.to_str() {
+            Some("a/./look.txt") => Ok("Look.\n".to_owned()),
+            Some(_) | None => Err("there is no such file".to_owned()),
+        };
+        let settings = ProjectSettings::parse_with(&files, &mut read);
+        assert_eq!(settings.sheet.agents["look"].instructions.as_deref(), Some("Look."));
+        assert_eq!(settings.sheet.commands.keys().collect::<Vec<_>>(), ["go"]);
+        assert_eq!(settings.sheet.commands["go"].template, "Look. Go.");
+        let why = "a/opencode.json:3: `{file:no.txt}` cannot be put in: there is no such file";
+        assert_eq!(settings.unreadable["lost"], why);
+        let errors: Vec<_> = settings.diagnostics.iter().map(Diagnostic::place).collect();
+        assert_eq!(errors, ["a/opencode.json:3", "a/opencode.json:5"]);
+        let stored = settings.to_json().expect("JSON");
+        assert_eq!(ProjectSettings::from_json(&stored).expect("its own"), settings);
+        assert!(OrganisationSettings::parse(text).has_errors(), "it has no files");
     }
 
     #[test]

@@ -14,8 +14,8 @@
 //! or ask about, unless the organisation lists the action in `projects_may_allow`; and then it only turns *ask* into
 //! *allow*. Nothing in a text makes a whole project fail: each mistake is a [`Diagnostic`]. A mistake of a project never
 //! loosens either: while there is one, calls ask ([`Permissions::faults`]), and an agent whose file cannot be read is refused.
-//! Absent on purpose: I/O, clocks, the evaluation of a rule's pattern over a call (`session-rules`), providers and
-//! addresses, which never count from a project.
+//! Absent on purpose: I/O (callers read the files, and those that `{file:…}` names), clocks, the evaluation of a rule's
+//! pattern over a call (`session-rules`), providers and addresses, which never count from a project.
 
 mod agent;
 mod builtin;
@@ -25,6 +25,7 @@ mod document;
 mod effective;
 mod front;
 mod merge;
+mod named_text;
 mod permissions;
 mod read;
 mod rules;
@@ -37,4 +38,5 @@ pub use command::{CommandDefinition, ExpansionTooLong};
 pub use diagnostic::{Diagnostic, Severity};
 pub use document::{MAX_FILE_BYTES, OrganisationSettings, ProjectSettings, SettingsFile};
 pub use effective::{Bounds, Effective, effective, text_hash};
+pub use named_text::ReadText;
 pub use permissions::{Fault, Judgement, Layer, LayeredRule, Permissions};

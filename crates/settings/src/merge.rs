@@ -157,6 +157,7 @@ fn change_agent(agent: &mut AgentDefinition, change: &AgentChange, layer: Layer)
         model,
         color,
         rules,
+        lost: _,
     } = change;
     let set = |to: &mut String, from: &Option<String>| {
         if let Some(from) = from {

@@ -4,8 +4,9 @@ use domain::Word as _;
 
 use crate::agent::{AgentChange, AgentMode};
 use crate::command::CommandDefinition;
-use crate::diagnostic::{Remarks, shown};
+use crate::diagnostic::{Diagnostic, Remarks, shown};
 use crate::front;
+use crate::named_text::{ReadText, fill_files};
 use crate::permissions::Layer;
 use crate::rules;
 use crate::sheet::{Sheet, SheetBounds};
@@ -18,6 +19,9 @@ const MAX_NAMED: usize = 200;
 const MAX_RULES: usize = 1_000;
 /// The longest instructions or template, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
+/// What agents and commands have, and its longest text.
+const INSTRUCTIONS: (&str, usize) = ("the instructions", MAX_TEXT);
+const TEMPLATE: (&str, usize) = ("the template", MAX_TEXT);
 /// The longest name, in bytes.
 const MAX_NAME: usize = 64;
 
@@ -74,7 +78,12 @@ const UNUSED_OF_AGENTS: [&str; 6] = ["temperature", "top_p", "options", "request
 
 /// Reads an `opencode.json` or an organisation's text.
 /// `None`: nothing of it can be read.
-pub(crate) fn config(text: &str, layer: Layer, remarks: &mut Remarks<'_>) -> Option<Sheet> {
+pub(crate) fn config(
+    text: &str,
+    layer: Layer,
+    read: &mut ReadText<'_>,
+    remarks: &mut Remarks<'_>,
+) -> Option<Sheet> {
     let node = match Node::from_jsonc(text) {
         Ok(node) => node,
         Err(unreadable) => {
@@ -94,21 +103,27 @@ pub(crate) fn config(text: &str, layer: Layer, remarks: &mut Remarks<'_>) -> Opt
         sheet.rules.append(&mut rules::tools(value, remarks));
     }
     for entry in entries {
-        of_config(entry, layer, &mut sheet, remarks);
+        of_config(entry, layer, &mut sheet, read, remarks);
     }
     bound_rules(&mut sheet.rules, node.line, remarks);
     Some(sheet)
 }
 
-fn of_config(entry: &Entry, layer: Layer, sheet: &mut Sheet, remarks: &mut Remarks<'_>) {
+fn of_config(
+    entry: &Entry,
+    layer: Layer,
+    sheet: &mut Sheet,
+    read: &mut ReadText<'_>,
+    remarks: &mut Remarks<'_>,
+) {
     let Entry { key, value } = entry;
     match key.as_str() {
         "$schema" | "tools" => {}
         "permission" | "permissions" => sheet.rules.append(&mut rules::permission(value, remarks)),
         "agent" | "agents" => {
             for Entry { key: name, value } in named(value, "agent", remarks) {
-                let change = of_map(value, remarks).map(|entries| agent(entries, remarks));
-                if let Some(change) = change {
+                if let Some(entries) = of_map(value, remarks) {
+                    let change = agent(entries, read, remarks);
                     sheet.agents.entry(name.clone()).or_default().merge(change);
                 }
             }
@@ -116,7 +131,8 @@ fn of_config(entry: &Entry, layer: Layer, sheet: &mut Sheet, remarks: &mut Remar
         "command" | "commands" => {
             for Entry { key: name, value } in named(value, "command", remarks) {
                 let Some(entries) = of_map(value, remarks) else { continue };
-                if let Some(command) = command(name, entries, None, layer, value.line, remarks) {
+                let at = value.line;
+                if let Some(command) = command(name, entries, None, (layer, at), read, remarks) {
                     sheet.commands.insert(name.clone(), command);
                 }
             }
@@ -165,12 +181,20 @@ fn find_meant<'s>(name: &str, settings: &[&'s str]) -> Option<&'s str> {
 
 /// Reads a Markdown file about an agent: its front matter, and its instructions.
 /// `None`: it cannot be read.
-pub(crate) fn markdown_agent(name: &str, text: &str, remarks: &mut Remarks<'_>) -> Option<Sheet> {
+pub(crate) fn markdown_agent(
+    name: &str,
+    text: &str,
+    read: &mut ReadText<'_>,
+    remarks: &mut Remarks<'_>,
+) -> Option<Sheet> {
     let mut sheet = Sheet::default();
     let (entries, body) = markdown(name, "agent", text, remarks)?;
-    let mut change = agent(&entries, remarks);
-    change.instructions =
-        bounded(body, 0, "the instructions", MAX_TEXT, remarks).or(change.instructions);
+    let mut change = agent(&entries, read, remarks);
+    let instructions = bounded(body, 0, INSTRUCTIONS.0, MAX_TEXT, remarks);
+    if instructions.is_none() && !body.trim().is_empty() {
+        change.lost = remarks.first_error().map(Diagnostic::message_with_place);
+    }
+    change.instructions = instructions.or(change.instructions);
     bound_rules(&mut change.rules, 0, remarks);
     sheet.agents.insert(name.to_owned(), change);
     Some(sheet)
@@ -178,10 +202,16 @@ pub(crate) fn markdown_agent(name: &str, text: &str, remarks: &mut Remarks<'_>) 
 
 /// Reads a Markdown file about a command: its front matter, and its template.
 /// `None`: it cannot be read.
-pub(crate) fn markdown_command(name: &str, text: &str, remarks: &mut Remarks<'_>) -> Option<Sheet> {
+pub(crate) fn markdown_command(
+    name: &str,
+    text: &str,
+    read: &mut ReadText<'_>,
+    remarks: &mut Remarks<'_>,
+) -> Option<Sheet> {
     let mut sheet = Sheet::default();
     let (entries, body) = markdown(name, "command", text, remarks)?;
-    if let Some(command) = command(name, &entries, Some(body), Layer::Project, 0, remarks) {
+    let origin = (Layer::Project, 0);
+    if let Some(command) = command(name, &entries, Some(body), origin, read, remarks) {
         sheet.commands.insert(name.to_owned(), command);
     }
     Some(sheet)
@@ -220,7 +250,7 @@ fn markdown<'t>(
     }
 }
 
-fn agent(entries: &[Entry], remarks: &mut Remarks<'_>) -> AgentChange {
+fn agent(entries: &[Entry], read: &mut ReadText<'_>, remarks: &mut Remarks<'_>) -> AgentChange {
     let mut change = AgentChange::default();
     let mut variant = None;
     for Entry { value, .. } in entries.iter().filter(|entry| entry.key == "tools") {
@@ -231,9 +261,19 @@ fn agent(entries: &[Entry], remarks: &mut Remarks<'_>) -> AgentChange {
             "tools" => {}
             "description" => change.description = line(value, key, remarks),
             "prompt" | "system" => {
-                change.instructions = text(value, key, remarks).and_then(|text| {
-                    bounded(text, value.line, "the instructions", MAX_TEXT, remarks)
-                });
+                let Some(text) = text(value, key, remarks) else { continue };
+                match fill_files(text, INSTRUCTIONS, value.line, read, remarks) {
+                    Ok(text) => {
+                        change.instructions =
+                            bounded(&text, value.line, INSTRUCTIONS.0, MAX_TEXT, remarks);
+                    }
+                    // A project's agent is refused. An organisation's text is, if it is not an old one.
+                    Err(why) => {
+                        let letters = Some(text).filter(|text| text.len() <= MAX_TEXT);
+                        change.instructions = letters.map(|text| text.replace('\0', "\u{FFFD}"));
+                        change.lost = Some(why);
+                    }
+                }
             }
             "mode" => {
                 let word = line(value, key, remarks);
@@ -285,8 +325,8 @@ fn command(
     name: &str,
     entries: &[Entry],
     body: Option<&str>,
-    layer: Layer,
-    at: u32,
+    (layer, at): (Layer, u32),
+    read: &mut ReadText<'_>,
     remarks: &mut Remarks<'_>,
 ) -> Option<CommandDefinition> {
     let mut made = CommandDefinition {
@@ -298,10 +338,14 @@ fn command(
         template: String::new(),
         layer,
     };
-    let mut template = body;
+    let mut template = body.map(str::to_owned);
     for Entry { key, value } in entries {
         match key.as_str() {
-            "template" if body.is_none() => template = text(value, key, remarks),
+            "template" if body.is_none() => {
+                let Some(text) = text(value, key, remarks) else { continue };
+                // What cannot be put in is told: a command without it is none.
+                template = Some(fill_files(text, TEMPLATE, value.line, read, remarks).ok()?);
+            }
             "description" => made.description = line(value, key, remarks).unwrap_or_default(),
             "agent" => made.agent = line(value, key, remarks),
             "model" => made.model = model(value, remarks),
@@ -311,7 +355,7 @@ fn command(
             }
         }
     }
-    made.template = bounded(template.unwrap_or_default(), at, "the template", MAX_TEXT, remarks)
+    made.template = bounded(&template.unwrap_or_default(), at, TEMPLATE.0, MAX_TEXT, remarks)
         .or_else(|| {
             remarks.stray(
                 at,
@@ -405,14 +449,16 @@ fn named<'n>(node: &'n Node, what: &str, remarks: &mut Remarks<'_>) -> Vec<&'n E
     fine
 }
 
+/// Returns whether a text can be a name: that of a file, behind those of the folders that it is in.
 fn is_name(name: &str) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(is_fine)
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(is_fine);
+    name.len() <= MAX_NAME && name.split('/').all(is_part)
 }
 
 fn wrong_name(name: &str, what: &str) -> String {
     format!(
-        "`{}` cannot be the name of {}: it has 1 to {MAX_NAME} letters, digits, `_`, `-` or `.`",
+        "`{}` cannot be the name of {}: it has 1 to {MAX_NAME} letters, digits, `_`, `-` or `.`, and `/` between folders",
         shown(name),
         if what == "agent" { "an agent" } else { "a command" }
     )

@@ -5,6 +5,7 @@ use domain::{RuleAction, ToolRule, Word as _, rule_names};
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::{Remarks, shown};
+use crate::named_text::has_gap;
 use crate::tree::{Entry, Node, Tree};
 
 /// The longest name or pattern of a rule, in bytes.
@@ -56,7 +57,7 @@ pub(crate) fn permission(node: &Node, remarks: &mut Remarks<'_>) -> Vec<Rule> {
 fn of_action(entry: &Entry, remarks: &mut Remarks<'_>) -> Vec<Rule> {
     let Entry { key, value } = entry;
     match &value.value {
-        _ if !is_short(key, value.line, remarks) => Vec::new(),
+        _ if !is_usable(key, value.line, remarks) => Vec::new(),
         Tree::Text(text) => {
             let effect = effect(text, value.line, remarks);
             effect.map(|e| rule(key, "*", e, value.line, remarks)).into_iter().collect()
@@ -73,7 +74,7 @@ fn of_action(entry: &Entry, remarks: &mut Remarks<'_>) -> Vec<Rule> {
                     remarks.error(value.line, message);
                     continue;
                 };
-                if !is_short(pattern, value.line, remarks) {
+                if !is_usable(pattern, value.line, remarks) {
                     continue;
                 }
                 let Some(effect) = effect(text, value.line, remarks) else { continue };
@@ -113,7 +114,7 @@ fn of_list(node: &Node, remarks: &mut Remarks<'_>) -> Option<Rule> {
         return None;
     };
     let pattern = text("resource").unwrap_or("*");
-    if !is_short(action, node.line, remarks) || !is_short(pattern, node.line, remarks) {
+    if !is_usable(action, node.line, remarks) || !is_usable(pattern, node.line, remarks) {
         return None;
     }
     let effect = effect(word, node.line, remarks)?;
@@ -137,7 +138,7 @@ pub(crate) fn tools(node: &Node, remarks: &mut Remarks<'_>) -> Vec<Rule> {
             remarks.error(value.line, message);
             continue;
         };
-        if is_short(key, value.line, remarks) {
+        if is_usable(key, value.line, remarks) {
             let effect = if on { RuleAction::Allow } else { RuleAction::Deny };
             rules.push(rule(key, "*", effect, value.line, remarks));
         }
@@ -191,11 +192,19 @@ fn effect(text: &str, line: u32, remarks: &mut Remarks<'_>) -> Option<RuleAction
     effect
 }
 
-fn is_short(text: &str, line: u32, remarks: &mut Remarks<'_>) -> bool {
+fn is_usable(text: &str, line: u32, remarks: &mut Remarks<'_>) -> bool {
     let is_fine = !text.is_empty() && text.len() <= MAX_PATTERN && !text.contains('\0');
     if !is_fine {
         remarks
             .error(line, format!("a name or a pattern has 1 to {MAX_PATTERN} bytes, and no NUL"));
+    }
+    if is_fine && has_gap(text) {
+        let message = format!(
+            "`{{env:…}}` and `{{file:…}}` are not filled in here, so that nobody knows what a rule about `{}` means",
+            shown(text)
+        );
+        remarks.error(line, message);
+        return false;
     }
     is_fine
 }
@@ -293,6 +302,14 @@ mod tests {
         assert_eq!(rules, owned(&[("read", "b", "deny", 1)]));
         assert_eq!(told.len(), 4, "{told:?}");
         assert!(told[0].contains("not `maybe`"), "{told:?}");
+    }
+
+    // Next report 31: nobody fills such a pattern in, and the rule had no effect in silence.
+    #[test]
+    fn a_pattern_with_a_gap_is_a_mistake() {
+        let (rules, told) = read(r#"{"read": {"{env:HOME}/*": "deny", "b": "deny"}}"#);
+        assert_eq!(rules, owned(&[("read", "b", "deny", 1)]));
+        assert!(told.len() == 1 && told[0].contains("{env:HOME}"), "{told:?}");
     }
 
     #[test]

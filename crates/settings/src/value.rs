@@ -3,6 +3,7 @@
 use domain::ModelRef;
 
 use crate::diagnostic::{Remarks, shown};
+use crate::named_text::has_gap;
 use crate::tree::{Entry, Node, Tree};
 
 /// The longest of other texts, in bytes.
@@ -34,6 +35,10 @@ pub(crate) fn text<'n>(node: &'n Node, key: &str, remarks: &mut Remarks<'_>) -> 
 
 pub(crate) fn line(node: &Node, key: &str, remarks: &mut Remarks<'_>) -> Option<String> {
     let text = text(node, key, remarks)?;
+    if has_gap(text) {
+        let message = format!("`{{env:…}}` and `{{file:…}}` are not filled in in `{key}`");
+        remarks.idle(node.line, message);
+    }
     bounded(text, node.line, &format!("`{key}`"), MAX_LINE, remarks)
 }
 

@@ -153,7 +153,7 @@ impl StoreError {
 
     /// Returns what failed, for people: Postgres's own sentence with its detail and hint, and not the place in its source.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn make_sentence(&self) -> String {
         if let Self::Database(error) = self { read_sentence(error) } else { self.to_string() }
     }
 

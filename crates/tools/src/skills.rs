@@ -1,6 +1,6 @@
-//! The skills of a Location: directories with a `SKILL.md`, whose front matter describes them.
+//! The skills of a Location: directories with a `SKILL.md`, whose front matter describes them. They may be in folders below.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,14 @@ const FOLDERS: [&str; 4] =
     [".opencode/skills", ".opencode/skill", ".claude/skills", ".agents/skills"];
 /// The file name of a skill's text.
 const SKILL_FILE: &str = "SKILL.md";
+/// The same as it is spelled too. The earlier one counts.
+const SPELLINGS: [&str; 2] = [SKILL_FILE, "skill.md"];
+/// How deep in a folder of skills a skill may be.
+const MAX_SKILL_DEPTH: usize = 6;
+/// The most names in folders below those of skills that are looked at.
+const MAX_NAMES_BELOW: usize = 4_000;
+/// The most characters of a skill's name that a model is told.
+const MAX_NAME_CHARS: usize = 64;
 /// The most names in a folder. A folder with more is ignored.
 const MAX_NAMES: usize = 1_000;
 /// The most skills of one Location; those in the nearest directories come first.
@@ -53,11 +61,13 @@ pub struct FoundSkill {
     /// Its directory as shown to the model.
     pub directory: PathBuf,
     /// The path of its file below the top.
-    file: PathBuf,
+    pub file: PathBuf,
+    /// The line of its file that says why it cannot be used, from 1.
+    pub line: u32,
 }
 
 /// The fields of a front matter that count.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Front {
     name: Option<String>,
     description: Option<String>,
@@ -83,18 +93,32 @@ impl SkillPlaces<'_> {
         let texts = LocationTexts::open(self.top, self.hidden)?;
         let below = self.root.strip_prefix(self.top).unwrap_or(Path::new(""));
         let mut found = BTreeMap::new();
+        let mut names_below = 0;
         let nearest_first = below.ancestors().zip(self.shown.ancestors()).take(MAX_LEVELS);
         for (directory, shown) in nearest_first {
             for folder in FOLDERS {
-                for name in texts.names(&directory.join(folder), MAX_NAMES)? {
+                let names = texts.names(&directory.join(folder), MAX_NAMES)?.into_iter();
+                let mut waiting: VecDeque<(PathBuf, usize)> =
+                    names.map(|name| (Path::new(folder).join(name), 1)).collect();
+                while let Some((below, depth)) = waiting.pop_front() {
                     if found.len() == MAX_SKILLS {
                         return Ok(found.into_values().collect());
                     }
-                    let below = Path::new(folder).join(name);
-                    let file = directory.join(&below).join(SKILL_FILE);
-                    let Some(start) = texts.read(&file, MAX_FRONT_BYTES)? else { continue };
-                    let skill = FoundSkill::of(&start.text, shown.join(below), file);
-                    found.entry(skill.name.clone()).or_insert(skill);
+                    let place = directory.join(&below);
+                    if let Some((file, text)) = read_skill_file(&texts, &place)? {
+                        let skill = FoundSkill::of(&text, shown.join(below), file);
+                        found.entry(skill.name.clone()).or_insert(skill);
+                        continue;
+                    }
+                    if depth == MAX_SKILL_DEPTH {
+                        continue;
+                    }
+                    let names = texts.names(&place, MAX_NAMES)?;
+                    names_below += names.len();
+                    if names_below <= MAX_NAMES_BELOW {
+                        let names = names.into_iter().filter(|name| !name.starts_with('.'));
+                        waiting.extend(names.map(|name| (below.join(name), depth + 1)));
+                    }
                 }
             }
         }
@@ -113,31 +137,94 @@ impl SkillPlaces<'_> {
     }
 }
 
+/// Returns a skill's file and the beginning of its text; `None` if the directory at `place` is no skill.
+fn read_skill_file(texts: &LocationTexts, place: &Path) -> io::Result<Option<(PathBuf, String)>> {
+    for name in SPELLINGS {
+        let file = place.join(name);
+        if let Some(start) = texts.read(&file, MAX_FRONT_BYTES)? {
+            return Ok(Some((file, start.text)));
+        }
+    }
+    Ok(None)
+}
+
 impl FoundSkill {
+    /// Returns its file as shown to the model.
+    #[must_use]
+    pub fn shown_file(&self) -> PathBuf {
+        self.directory.join(self.file.file_name().unwrap_or(SKILL_FILE.as_ref()))
+    }
+
     fn of(text: &str, directory: PathBuf, file: PathBuf) -> Self {
         let called = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let front = split(text)
-            .ok_or_else(|| {
-                format!(
+        let (front, line, fault) = match split(text) {
+            Some((front, _)) => read_front(front),
+            None => (
+                Front::default(),
+                1,
+                Some(format!(
                     "its {SKILL_FILE} does not begin with a front matter between two lines of ---"
-                )
-            })
-            .and_then(|(front, _)| {
-                serde_saphyr::from_str::<Front>(front).map_err(|error| {
-                    let error = error.to_string();
-                    let why = error.lines().next().unwrap_or_default().to_owned();
-                    format!("the front matter of its {SKILL_FILE} cannot be read: {why}")
-                })
-            });
-        let (name, description) = match front {
-            Ok(front) => {
-                let missing = || format!("the front matter of its {SKILL_FILE} has no description");
-                (front.name.unwrap_or(called), front.description.ok_or_else(missing))
-            }
-            Err(why) => (called, Err(why)),
+                )),
+            ),
         };
-        Self { name: name.trim().to_owned(), description, directory, file }
+        let name = front.name.unwrap_or(called).trim().to_owned();
+        let is_name = (1..=MAX_NAME_CHARS).contains(&name.chars().count())
+            && !name.chars().any(char::is_control);
+        let description = front.description.filter(|text| !text.trim().is_empty());
+        let description = match (fault, description) {
+            (Some(why), _) => Err(why),
+            (None, None) => Err(format!("the front matter of its {SKILL_FILE} has no description")),
+            (None, Some(_)) if !is_name => Err(format!(
+                "its name is empty, has more than {MAX_NAME_CHARS} characters, or more than one line"
+            )),
+            (None, Some(description)) => Ok(description),
+        };
+        Self { name, description, directory, file, line }
     }
+}
+
+/// Reads a front matter, with the line of its file that says why it cannot be read, and the reason if it cannot.
+fn read_front(text: &str) -> (Front, u32, Option<String>) {
+    let error = match serde_saphyr::from_str::<Front>(text) {
+        Ok(front) => return (front, 1, None),
+        Err(error) => error,
+    };
+    // Other products read `description: Configure: hooks`, which is no YAML.
+    let plain = Front {
+        name: read_plain_key(text, "name"),
+        description: read_plain_key(text, "description"),
+    };
+    if plain.description.is_some() {
+        return (plain, 1, None);
+    }
+    let above = error.location().map_or(0, |location| location.line());
+    let line = u32::try_from(above).unwrap_or(u32::MAX).saturating_add(1);
+    let why = error.to_string();
+    let why = why.lines().next().unwrap_or_default();
+    let why = format!("the front matter of its {SKILL_FILE} cannot be read: {why}");
+    (Front::default(), line, Some(why))
+}
+
+/// Reads the text behind the first colon of a key's line, and the indented lines below it. `None` if the key is not there, or its
+/// value begins as YAML's lists, maps, anchors and tags do.
+fn read_plain_key(front: &str, key: &str) -> Option<String> {
+    let mut lines = front.lines();
+    let first = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?.trim();
+    let is_block = first.starts_with(['>', '|']) && first.len() <= 3;
+    let first = if is_block { "" } else { first };
+    let below = lines.take_while(|line| line.starts_with([' ', '\t']) || line.trim().is_empty());
+    let words: Vec<&str> =
+        std::iter::once(first).chain(below).flat_map(str::split_whitespace).collect();
+    let text = words.join(" ");
+    if text.starts_with(['[', '{', '&', '*', '!', '%', '@', '`']) {
+        return None;
+    }
+    let quoted = ['"', '\''].into_iter().find_map(|quote| {
+        let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+        (!inner.contains(quote)).then_some(inner)
+    });
+    let bare = quoted.unwrap_or(&text);
+    (!bare.is_empty()).then(|| bare.to_owned())
 }
 
 /// Splits text into front matter and the rest.
@@ -233,6 +320,74 @@ mod tests {
         symlink(outside.path().join("all"), root.join(".claude/skills")).unwrap();
         let directory = "/home/me/top/a/.opencode/skills/again";
         assert_eq!(find(&root, &root), owned(&[("here", "Here.", directory)]));
+    }
+
+    // Next report 34: skills in folders below were not there.
+    #[test]
+    fn skills_are_found_in_folders_below() {
+        let outside = tempfile::tempdir().unwrap();
+        write(outside.path(), "far/away/SKILL.md", &skill("away", "Away."));
+        let root = outside.path().join("root");
+        write(&root, ".opencode/skills/group/deep/SKILL.md", &skill("deep", "Deep."));
+        write(&root, ".opencode/skills/group/deep/more/SKILL.md", &skill("not", "Part of it."));
+        write(&root, ".claude/skills/a/b/c/SKILL.md", &skill("abc", "Deeper."));
+        write(&root, ".claude/skills/lower/skill.md", &skill("lower", "Small letters."));
+        write(&root, ".claude/skills/a/.git/x/SKILL.md", &skill("git", "Not there."));
+        let deep = "d/".repeat(MAX_SKILL_DEPTH);
+        write(&root, &format!(".agents/skills/{deep}SKILL.md"), &skill("last", "Deepest."));
+        write(&root, &format!(".agents/skills/x/{deep}SKILL.md"), &skill("beyond", "Too deep."));
+        symlink("../../../far", root.join(".opencode/skills/far")).unwrap();
+        symlink(".", root.join(".opencode/skills/group/round")).unwrap();
+        let names: Vec<_> = find(&root, &root).into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["abc", "deep", "last", "lower"]);
+        let (shown, hidden) = (Path::new("/shown"), HiddenPaths::default());
+        let places = SkillPlaces { root: &root, top: &root, shown, hidden: &hidden };
+        let found = places.find().unwrap();
+        assert_eq!(found[3].shown_file(), Path::new("/shown/.claude/skills/lower/skill.md"));
+        assert_eq!(places.text(&found[3]).unwrap(), Some(("Do it.".to_owned(), false)));
+        let hidden = HiddenPaths::new([root.join(".claude/skills/a/b")]);
+        let found = SkillPlaces { hidden: &hidden, ..places }.find().unwrap();
+        assert!(found.iter().all(|skill| skill.name != "abc"), "{found:?}");
+    }
+
+    // Next report 35: a colon without quotes is no YAML, and the skill was told to nobody.
+    #[test]
+    fn a_description_with_a_colon_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for (front, expected) in [
+            ("description: Configure it: hooks and skills", "Configure it: hooks and skills"),
+            (
+                "description: Configure it: hooks\n  and skills\r\nlicense: x",
+                "Configure it: hooks and skills",
+            ),
+            ("description: 'It: all'\nargument-hint: [action] — e.g. \"list\"", "It: all"),
+            ("argument-hint: [action] — x\ndescription: >-\n  Two\n  lines.", "Two lines."),
+        ] {
+            let text = format!("---\nname: colon\n{front}\n---\nDo it.");
+            write(root, ".opencode/skills/x/SKILL.md", &text);
+            let [(name, told, _)] = find(root, root).try_into().unwrap();
+            assert_eq!((name.as_str(), told.as_str()), ("colon", expected));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let long = "x".repeat(MAX_NAME_CHARS + 1);
+        for (front, line) in [
+            ("license: MIT\ndescription: [\n", 2..=5),
+            ("description: ' '\n", 1..=1),
+            (&format!("description: x\nname: {long}\n"), 1..=1),
+        ] {
+            write(root, ".opencode/skills/x/SKILL.md", &format!("---\n{front}---\n"));
+            let hidden = HiddenPaths::default();
+            let found = SkillPlaces { root, top: root, shown: root, hidden: &hidden }.find();
+            let [skill] = found.unwrap().try_into().unwrap();
+            assert!(skill.description.is_err() && line.contains(&skill.line), "{skill:?}");
+            assert_eq!(skill.file, Path::new(".opencode/skills/x/SKILL.md"));
+        }
     }
 
     #[test]

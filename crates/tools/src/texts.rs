@@ -162,6 +162,14 @@ impl LocationTexts {
         }
     }
 
+    /// Returns whether a path may lead to a folder. It may where that cannot be told: [`Self::must_list`] says why.
+    #[must_use]
+    pub fn may_be_folder(&self, path: &Path) -> bool {
+        let Ok(fd) = self.0.open(path, OFlags::PATH) else { return true };
+        let is_folder = |mode| FileType::from_raw_mode(mode) == FileType::Directory;
+        fstat(&fd).is_ok_and(|stat| is_folder(stat.st_mode))
+    }
+
     /// Returns the sorted names in the directory at `path` below the root. Empty if there is no directory, it
     /// is outside, or it has more than `max` names. Names that are not UTF-8 are left out.
     ///

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::settings::ProjectSettings;
-use checkouts::{project_settings, read_repository};
+use checkouts::{add_skill_remarks, project_settings, read_repository};
 use context::{InstructionFile, Skill};
 use sandbox::HiddenPaths;
 use tokio::time::timeout;
@@ -67,12 +67,17 @@ impl Pass {
             return Seen { repository, project, nested, skills, settings };
         }
         let top = if *in_project { project_top(root) } else { root };
+        let skills = SkillPlaces { root, top, shown, hidden }.find();
+        let settings = project_settings(root, top, hidden).map(|mut settings| {
+            add_skill_remarks(&mut settings, skills.as_deref().unwrap_or_default());
+            settings
+        });
         Seen {
             repository,
             project: instructions::upward(root, top, shown, hidden).map_err(said),
             nested: nested::found(root, shown, reads, hidden).map_err(said),
-            skills: SkillPlaces { root, top, shown, hidden }.find().map(usable).map_err(said),
-            settings: project_settings(root, top, hidden).map_err(said),
+            skills: skills.map(usable).map_err(said),
+            settings: settings.map_err(said),
         }
     }
 }
@@ -82,7 +87,7 @@ fn said(error: io::Error) -> String {
     error.to_string()
 }
 
-/// Returns the skills that a model can be shown. The `skill` tool explains the others.
+/// Returns the skills that a model can be shown. People are told of the others.
 fn usable(found: Vec<FoundSkill>) -> Arc<[Skill]> {
     let told = |skill: FoundSkill| Skill::new(&skill.name, &skill.description.ok()?).ok();
     found.into_iter().filter_map(told).collect()

@@ -181,17 +181,66 @@ async fn an_agent_of_a_broken_file_is_refused_with_file_and_line() -> Result<()>
     prompt_as(&world, &session, "review", "say 2 words").await?;
     assert_eq!(world.settle(&session).await?, [Failed]);
     ensure!(world.requests()?.is_empty(), "nothing was asked as another agent");
-    let errors = world.events(&session).await?.into_iter().filter_map(|event| match event.event {
-        SessionEvent::DrainEnded(ended) => ended.error,
-        _ => None,
-    });
-    let errors: Vec<_> = errors.map(|error| error.message).collect();
+    let errors = list_errors(&world, &session).await?;
     ensure!(errors.concat().contains(".opencode/agent/review.md:2"), "{errors:?}");
     world.check().await
 }
 
+// Next report 31: the instructions were the letters `{file:…}`, and nobody was told.
+#[tokio::test]
+async fn an_agents_instructions_are_the_file_that_it_names() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    std::fs::create_dir_all(session.root.join("prompts"))?;
+    session.file("prompts/review.txt", "You review well.\n")?;
+    let text = "{\"agent\": {\"review\":\n{\"prompt\": \"{file:./prompts/review.txt}\"}}}";
+    session.file("opencode.json", text)?;
+    prompt_as(&world, &session, "review", "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let requests = world.requests()?;
+    let system = requests[0][0]["content"].as_str().context("a text")?;
+    ensure!(system.starts_with("You review well."), "{system}");
+    ensure!(!system.contains("{file:"), "{system}");
+
+    std::fs::remove_file(session.root.join("prompts/review.txt"))?;
+    prompt_as(&world, &session, "review", "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Failed]);
+    assert_eq!(world.requests()?.len(), requests.len(), "nothing is asked without them");
+    let errors = list_errors(&world, &session).await?.concat();
+    ensure!(errors.contains("opencode.json:2") && errors.contains("no such file"), "{errors}");
+    world.check().await
+}
+
+// Next report 33: an agent in a folder below was not there, and its rules were lost.
+#[tokio::test]
+async fn an_agent_of_a_folder_below_works_with_its_rules() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    std::fs::create_dir_all(session.root.join(".opencode/agent/team"))?;
+    let text = "---\nmode: primary\npermission:\n  bash:\n    'touch *': deny\n---\nYou look.";
+    session.file(".opencode/agent/team/look.md", text)?;
+    world.script(calls("job", 0, vec![shell("touch a")]))?;
+    world.script(says("job", 1, "done"))?;
+    prompt_as(&world, &session, "team/look", "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let requests = world.requests()?;
+    let system = requests[0][0]["content"].as_str().context("a text")?;
+    ensure!(system.starts_with("You look."), "{system}");
+    ensure!(!session.root.join("a").exists());
+    world.check().await
+}
+
+/// The errors with which drains have ended.
+async fn list_errors(world: &World, session: &Session) -> Result<Vec<String>> {
+    let errors = world.events(session).await?.into_iter().filter_map(|event| match event.event {
+        SessionEvent::DrainEnded(ended) => ended.error,
+        _ => None,
+    });
+    Ok(errors.map(|error| error.message).collect())
+}
+
 /// The notices for the session's users, in their order.
-async fn notices(world: &World, session: &Session) -> Result<Vec<String>> {
+pub(crate) async fn notices(world: &World, session: &Session) -> Result<Vec<String>> {
     let events = world.events(session).await?.into_iter();
     let told = events.filter_map(|event| match event.event {
         SessionEvent::TurnStarted(started) => started.notice,

@@ -6,6 +6,7 @@ use domain::{Permitted, ToolOutcomeKind};
 use serde_json::json;
 
 use crate::agents::{changed, made, prompt_as};
+use crate::settings::notices;
 use crate::tools::{call, calls, says};
 use crate::world::{Session, World};
 
@@ -156,5 +157,21 @@ async fn without_the_projects_configuration_there_are_none() -> Result<()> {
     ensure!(!told(&world)?.concat().contains("deploy"));
     let none = (ToolOutcomeKind::Failed, "there are no skills here".to_owned());
     assert_eq!(results(&world, &session).await?, [none]);
+    world.check().await
+}
+
+// Next reports 34 and 35: neither was told, to nobody.
+#[tokio::test]
+async fn skills_below_and_with_a_colon_are_told() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    skill(&session, "group/deep", "Configure it: hooks and skills", "Read it.")?;
+    skill(&session, "broken", "[", "")?;
+    let told = answered(&world, &session, "build").await?;
+    let list = "with the skill tool:\n- group/deep: Configure it: hooks and skills";
+    ensure!(told.last().is_some_and(|told| told.ends_with(list)), "{told:?}");
+    let notices = notices(&world, &session).await?;
+    let [notice] = notices.as_slice() else { anyhow::bail!("{notices:?}") };
+    ensure!(notice.starts_with(".opencode/skills/broken/SKILL.md:"), "{notice}");
     world.check().await
 }

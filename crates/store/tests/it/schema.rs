@@ -142,7 +142,7 @@ async fn postgres_is_quoted_and_its_cause_is_known() {
         (other, "no more; do this", false, false),
     ] {
         let error = said(statement).await;
-        assert_eq!(error.sentence(), sentence);
+        assert_eq!(error.make_sentence(), sentence);
         assert_eq!(
             (error.is_full(), error.has_too_many_clients()),
             (is_full, is_crowded),
@@ -152,9 +152,9 @@ async fn postgres_is_quoted_and_its_cause_is_known() {
     }
     let silent = store::schema_version("postgres://oc_sched:x@127.0.0.1:1/none").await;
     let silent = silent.expect_err("nobody is there");
-    assert!(!silent.has_answered() && !silent.sentence().is_empty(), "{silent:?}");
+    assert!(!silent.has_answered() && !silent.make_sentence().is_empty(), "{silent:?}");
     let gone = world.database.url("oc_nobody");
-    let refused = store::schema_version(&gone).await.expect_err("no such role").sentence();
+    let refused = store::schema_version(&gone).await.expect_err("no such role").make_sentence();
     assert!(refused.contains("oc_nobody") && !refused.contains(" at line "), "{refused}");
 }
 

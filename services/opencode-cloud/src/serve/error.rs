@@ -30,7 +30,7 @@ fn database(error: &StoreError) -> String {
             } else {
                 "the database does not answer"
             };
-            format!("{what}: {}", error.sentence())
+            format!("{what}: {}", error.make_sentence())
         }
         StoreError::NotFound
         | StoreError::Conflict { .. }
