@@ -138,7 +138,7 @@ pub(crate) fn find_encoding(text: &[u8]) -> Option<&'static Encoding> {
     };
     let is_kana = |c: char| ('\u{3041}'..='\u{30FE}').contains(&c);
     let has_kana = |encoding: &'static Encoding| fits(encoding, is_kana) >= 20;
-    if let Some(japanese) = [SHIFT_JIS, EUC_JP].into_iter().find(|encoding| has_kana(*encoding)) {
+    if let Some(japanese) = [SHIFT_JIS, EUC_JP].into_iter().find(|encoding| has_kana(encoding)) {
         return Some(japanese);
     }
     // These two take almost any bytes: their usual letters tell.

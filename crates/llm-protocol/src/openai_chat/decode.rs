@@ -169,7 +169,7 @@ impl Decoder {
         match delta.content {
             None => {}
             Some(Content::Text(text)) => {
-                for span in self.tags.split(text) {
+                for span in self.tags.split_piece(text) {
                     self.extend_span(span, events);
                 }
             }

@@ -47,7 +47,7 @@ enum Place {
 
 impl ThinkTags {
     /// Takes the next text, and returns the spans that it completes, in order.
-    pub(super) fn split(&mut self, text: String) -> Vec<TextSpan> {
+    pub(super) fn split_piece(&mut self, text: String) -> Vec<TextSpan> {
         if matches!(self.place, Place::Answer) {
             return vec![TextSpan::Answer(text)];
         }
@@ -153,10 +153,10 @@ mod tests {
     use super::*;
 
     /// Returns the thoughts and the answer of a text that comes in these pieces.
-    fn split(pieces: &[&str]) -> (String, String) {
+    fn split_all(pieces: &[&str]) -> (String, String) {
         let mut tags = ThinkTags::default();
         let mut spans: Vec<_> =
-            pieces.iter().flat_map(|piece| tags.split((*piece).to_owned())).collect();
+            pieces.iter().flat_map(|piece| tags.split_piece((*piece).to_owned())).collect();
         spans.extend(tags.take_held());
         let (mut thoughts, mut answer) = (String::new(), String::new());
         for span in spans {
@@ -185,7 +185,7 @@ mod tests {
         ];
         for (text, thoughts, answer) in cases {
             let expected = (thoughts.to_owned(), answer.to_owned());
-            assert_eq!(split(&[text]), expected, "{text}");
+            assert_eq!(split_all(&[text]), expected, "{text}");
             let letters: Vec<String> = text.chars().map(String::from).collect();
             let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
             assert_eq!(split(&letters), expected, "{text}, letter by letter");
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn a_whole_answer_may_lack_the_beginning_of_its_thoughts() {
         let expected = ("a plan\n".to_owned(), "Hello".to_owned());
-        assert_eq!(split(&["a plan\n</think>\n\nHello"]), expected);
+        assert_eq!(split_all(&["a plan\n</think>\n\nHello"]), expected);
         let about = "Write `</think>` at its end.";
-        assert_eq!(split(&[about]), (String::new(), about.to_owned()));
+        assert_eq!(split_all(&[about]), (String::new(), about.to_owned()));
     }
 }
