@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(split_all(&[text]), expected, "{text}");
             let letters: Vec<String> = text.chars().map(String::from).collect();
             let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-            assert_eq!(split(&letters), expected, "{text}, letter by letter");
+            assert_eq!(split_all(&letters), expected, "{text}, letter by letter");
         }
     }
 
