@@ -108,6 +108,29 @@ fn miscounted() -> SessionError {
     }
 }
 
+/// Drafts the failure of an attempt, and when the next one is sent: after `wait_ms` milliseconds.
+fn push_failure(
+    draft: &mut Draft<'_>,
+    failed: &AttemptStarted,
+    usage: Option<Usage>,
+    error: &SessionError,
+    wait_ms: i64,
+) {
+    draft.push(AttemptEnded {
+        attempt: failed.attempt.clone(),
+        turn: failed.turn.clone(),
+        outcome: AttemptOutcome::Failed,
+        usage: used(failed.pricing.as_ref(), usage),
+        error: Some(error.clone()),
+    });
+    draft.push(RetryScheduled {
+        turn: failed.turn.clone(),
+        ordinal: failed.ordinal + 1,
+        at: draft.now().saturating_add(wait_ms),
+        error: error.clone(),
+    });
+}
+
 impl Rules<'_> {
     /// Handles a complete stream: writes the reply, and without calls also the turn's end.
     pub fn replied(
@@ -269,24 +292,12 @@ impl Rules<'_> {
         wait: Duration,
     ) -> Verdict<AttemptStarted> {
         let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
-        draft.push(AttemptEnded {
-            attempt: failed.attempt.clone(),
-            turn: failed.turn.clone(),
-            outcome: AttemptOutcome::Failed,
-            usage: used(failed.pricing.as_ref(), usage),
-            error: Some(error.clone()),
-        });
+        push_failure(draft, failed, usage, error, wait_ms);
         let next = AttemptStarted {
             attempt: AttemptId::mint(draft.mint()),
             ordinal: failed.ordinal + 1,
             ..failed.clone()
         };
-        draft.push(RetryScheduled {
-            turn: failed.turn.clone(),
-            ordinal: next.ordinal,
-            at: draft.now().saturating_add(wait_ms),
-            error: error.clone(),
-        });
         draft.push(next.clone());
         Verdict::Write(next, DrainEnd::Keep, Site::Retry)
     }
@@ -304,27 +315,19 @@ impl Rules<'_> {
         if !draft.history().has_provider_state() {
             return Verdict::Leave(None);
         }
-        let (turn, failed) = (&plan.turn, &plan.started);
-        draft.push(AttemptEnded {
-            attempt: failed.attempt.clone(),
-            turn: turn.clone(),
-            outcome: AttemptOutcome::Failed,
-            usage: used(failed.pricing.as_ref(), usage),
-            error: Some(error.clone()),
-        });
-        let (ordinal, at) = (failed.ordinal + 1, draft.now());
-        draft.push(RetryScheduled { turn: turn.clone(), ordinal, at, error: error.clone() });
+        let failed = &plan.started;
+        push_failure(draft, failed, usage, error, 0);
         let through = draft.history().seq();
-        let body = draft.history_mut().encode(&plan.components, turn);
+        let body = draft.history_mut().encode(&plan.components, &plan.turn);
         let next = AttemptStarted {
             attempt: AttemptId::mint(draft.mint()),
-            ordinal,
+            ordinal: failed.ordinal + 1,
             body_hash: hash_hex(&body),
             through,
             ..failed.clone()
         };
         draft.push(next.clone());
-        Verdict::Write(Some((next, body.into())), DrainEnd::Keep, Site::Retry)
+        Verdict::Write(Some((next, body.into())), DrainEnd::Keep, Site::RetryWithoutState)
     }
 
     /// Writes the waiting intents. Returns `true` once bodies may start, and `false` without a write if an interrupt

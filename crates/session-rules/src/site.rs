@@ -77,6 +77,8 @@ sites! {
     TextKept = "text-kept",
     /// An attempt failed, and another one follows.
     Retry = "retry",
+    /// A provider refused its own state, and an attempt without it follows.
+    RetryWithoutState = "retry-without-state",
     /// Bodies start that somebody has given leave for.
     Answered = "answered",
     /// Bodies start that somebody has given leave for, while others of the turn run.

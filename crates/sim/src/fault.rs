@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 
 use session_rules::Site;
 
-/// The commit sites that are not simulated: simulated workers have no real files.
-pub const NOT_SIMULATED: [Site; 2] = [Site::Counted, Site::LimitReached];
+/// The commit sites that are not simulated: simulated workers have no real files and no limit, and a simulated provider
+/// refuses no state of its own.
+pub const NOT_SIMULATED: [Site; 3] = [Site::Counted, Site::LimitReached, Site::RetryWithoutState];
 
 /// The commit sites that are simulated.
 pub(crate) fn sites() -> impl Iterator<Item = Site> {

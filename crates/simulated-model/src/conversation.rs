@@ -123,9 +123,7 @@ fn find_prompt<'a>(messages: &'a [Message<'a>]) -> Option<(usize, Cow<'a, str>, 
 fn recognise_any(message: &Message<'_>, joined: &str) -> Option<Ask> {
     let parts = message.content.0.as_slice();
     let of_parts = || parts.iter().rev().find_map(|part| phrase::recognise(part));
-    // Neighbouring prompts may have been joined.
-    let of_last = || joined.rsplit_once("\n\n").and_then(|(_, last)| phrase::recognise(last));
-    if parts.len() > 1 { of_parts() } else { phrase::recognise(joined).or_else(of_last) }
+    if parts.len() > 1 { of_parts() } else { phrase::recognise(joined) }
 }
 
 /// Returns whether a user message was written by a service: about a step limit or a recovery, or in place of a

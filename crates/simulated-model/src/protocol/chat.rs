@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::MODEL;
 use crate::answer::{Answer, DraftCall, Frame, ToldUsage, some_text};
+use crate::phrase;
 use crate::request::{Choice, Content, MadeCall, Message, Request, Role};
 
 #[derive(Deserialize)]
@@ -110,12 +111,13 @@ const ADDED: [(&str, &str); 4] = [
 /// Takes apart a user message that a service has joined from several, as it does for servers that it does not know.
 fn split_joined(message: Message<'_>) -> Vec<Message<'_>> {
     let [text] = message.content.0.as_slice() else { return vec![message] };
-    if message.role != Role::User || !(text.contains("\n\n<") || text.contains(">\n\n")) {
+    if message.role != Role::User || !text.contains("\n\n") {
         return vec![message];
     }
     let mut texts: Vec<String> = Vec::new();
     for piece in text.split("\n\n") {
-        let begins = ADDED.iter().any(|(begin, _)| piece.starts_with(begin));
+        let is_added = ADDED.iter().any(|(begin, _)| piece.starts_with(begin));
+        let begins = is_added || phrase::recognise(piece).is_some();
         let has_ended = |before: &str| ADDED.iter().any(|(_, end)| before.ends_with(end));
         match texts.last_mut() {
             Some(before) if !begins && !has_ended(before.as_str()) => {

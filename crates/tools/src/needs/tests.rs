@@ -221,7 +221,7 @@ fn a_script_that_is_not_sure_is_one_whole_text() {
         "( (a) )",
         "cat <<E\nno end",
         "cat <<E\nfoo\\\nE\nrm x '\nE\nrm y #'",
-        "git log\r\nrm x",
+        "git log\rrm x",
         "git\u{a0}log",
         "a 99999999999>x",
         "echo @(a|b)",
