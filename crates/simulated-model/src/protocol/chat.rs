@@ -119,8 +119,11 @@ fn split_joined(message: Message<'_>) -> Vec<Message<'_>> {
         let is_added = ADDED.iter().any(|(begin, _)| piece.starts_with(begin));
         let begins = is_added || phrase::recognise(piece).is_some();
         let has_ended = |before: &str| ADDED.iter().any(|(_, end)| before.ends_with(end));
+        let is_open = |before: &str| {
+            ADDED.iter().any(|(begin, _)| before.starts_with(begin)) && !has_ended(before)
+        };
         match texts.last_mut() {
-            Some(before) if !begins && !has_ended(before.as_str()) => {
+            Some(before) if is_open(before) || !(begins || has_ended(before)) => {
                 before.push_str("\n\n");
                 before.push_str(piece);
             }
