@@ -248,10 +248,26 @@ async fn lengths(api: &Api, sessions: &[String]) -> Result<Vec<i64>> {
     sessions.iter().map(length).collect()
 }
 
+/// How long a service may ask its callers to ask again after its database has come back.
+const BACK: Duration = Duration::from_secs(5);
+
+/// Asks until the answer is another one than 503, as clients do.
+async fn ask_again<T>(ask: impl AsyncFn() -> Result<T>) -> Result<T> {
+    let until = Instant::now() + BACK;
+    loop {
+        match ask().await {
+            Err(error) if error.to_string().starts_with("status 503") && Instant::now() < until => {
+                sleep(Duration::from_millis(100)).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
 /// Proves that the last prompt was answered, none of `kept` was lost or doubled, and every turn of the log was asked with
 /// this log.
 async fn prove(api: &Api, session: &str, last: &str, kept: &[Acknowledged]) -> Result<usize> {
-    let log = api.log(session).await?;
+    let log = ask_again(async || api.log(session).await).await?;
     let promoted = events_of(&log, "prompt.promoted");
     let text = promoted.last().map(|prompt| prompt["parts"].to_string()).unwrap_or_default();
     ensure!(text.contains(last), "the last prompt of {session} was not promoted: {text}");
@@ -265,7 +281,8 @@ async fn prove(api: &Api, session: &str, last: &str, kept: &[Acknowledged]) -> R
     let mut proved = 0;
     for attempt in events_of(&log, "attempt.started") {
         let id = attempt["attempt"].as_str().context("an attempt has an id")?;
-        let told = api.get(&format!("/platform/explain/{id}")).await?.ok()?;
+        let path = format!("/platform/explain/{id}");
+        let told = ask_again(async || api.get(&path).await?.ok()).await?;
         ensure!(told["match"] == json!(true), "{id} of {session} is not proved: {told:#}");
         proved += 1;
     }
