@@ -21,6 +21,7 @@ use crate::squeeze::Squeeze;
 use crate::transcript::transcript;
 use crate::{Components, Conversation, View};
 
+pub(crate) mod hidden;
 mod read;
 mod repeats;
 mod state;
@@ -101,6 +102,8 @@ struct State {
     dead: Arc<Vec<(Seq, Seq)>>,
     /// The place of the last Move. A Revert may not cross it.
     moved: Seq,
+    /// Whether the view shows messages whose texts were given up.
+    is_torn: bool,
     /// The number of messages whose provider state no request has any more: their provider has refused some of it.
     stateless: usize,
 }
@@ -238,6 +241,7 @@ impl History {
         components: &Components,
         turn: &TurnId,
     ) -> Option<Vec<u8>> {
+        debug_assert!(!self.conversation.is_torn(&self.state.view), "a request lacks a text");
         let model = components.model.id.clone();
         let mut request = LlmRequest::new(model, Vec::new());
         request.tools.clone_from(&components.tools);
@@ -476,6 +480,7 @@ impl History {
                     state.view.checkpoint = ended.checkpoint.as_deref().map(Arc::from);
                     state.view.from = at(&started.keep_from);
                     state.view.kept = started.scope.kept.iter().map(at).collect();
+                    state.is_torn = self.conversation.is_torn(&state.view);
                     state.last_usage = None;
                 }
             }
@@ -533,6 +538,7 @@ impl History {
         state.staged = Seq(0);
         let Some(to) = self.savepoints.iter().rfind(|to| to.seq == committed.from) else { return };
         state.view = to.view.without(to.at, self.conversation.messages.len());
+        state.is_torn = self.conversation.is_torn(&state.view);
         state.epoch.clone_from(&to.epoch);
         state.last_usage = to.last_usage;
         state.last_prompt.clone_from(&to.last_prompt);

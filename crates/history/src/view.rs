@@ -4,16 +4,19 @@ use std::sync::Arc;
 use domain::Seq;
 use llm_protocol::{Message, Role};
 
+use crate::fold::hidden::GivenUp;
 use crate::weight;
 
-/// Every message that was ever part of a session's conversation, in order. Only grows.
+/// Every message that was ever part of a session's conversation, in order. Only grows, but hidden ones may lose their
+/// contents.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
     pub(crate) messages: Vec<Message>,
     /// The event of each message.
     places: Vec<Seq>,
     /// The memory of the messages, in bytes.
-    bytes: usize,
+    pub(crate) bytes: usize,
+    pub(crate) given_up: GivenUp,
 }
 
 /// The part of the conversation that a request shows: after a Compaction its checkpoint, the prompts that it kept

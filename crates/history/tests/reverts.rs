@@ -593,3 +593,53 @@ fn a_log_folds_the_same_in_pieces_and_with_pieces_that_are_taken_back() {
     }
     assert!(reverted > 100, "only {reverted}");
 }
+
+// Finding core-3 M1: a fold held the texts of its whole log.
+#[test]
+fn a_fold_gives_up_hidden_texts_and_says_when_it_lacks_them() {
+    let (mut given_up, mut read_again) = (0, 0);
+    for seed in 1..300 {
+        let log = wild(seed);
+        let (mut whole, mut fold) = (History::new(), History::new());
+        for (at, event) in log.iter().enumerate() {
+            whole.extend([event]);
+            fold.extend([event]);
+            if fold.lacks_texts() {
+                fold = History::new();
+                fold.extend(&log[..=at]);
+                read_again += 1;
+            }
+            fold.give_up_hidden();
+            given_up += usize::from(fold.bytes() < whole.bytes());
+            let [shown, expected] =
+                [&fold, &whole].map(|fold| fold.view().shown(fold.conversation()));
+            assert_eq!(shown, expected, "seed {seed}, event {at}");
+            assert_eq!(fold.wants_turn(), whole.wants_turn());
+            let first = |fold: &History| {
+                let at = fold.first_prompt().map(|(_, at)| at)?;
+                fold.conversation().messages().get(at).cloned()
+            };
+            assert_eq!(first(&fold), first(&whole), "a title is made of it");
+        }
+    }
+    assert!(given_up > 1_000 && read_again > 30, "{given_up}, {read_again}");
+}
+
+#[test]
+fn no_text_is_given_up_while_a_revert_waits() {
+    let mut told = Told::new();
+    let one = told.prompt("one");
+    told.answer("a");
+    let keep = Seq(told.history.seq().0 + 1);
+    told.compacts(keep);
+    told.epoch(2);
+    let whole = told.history.bytes();
+    told.stages(&one);
+    told.history.give_up_hidden();
+    assert!(told.history.bytes() >= whole && !told.history.lacks_texts());
+    told.push(RevertCleared { error: None });
+    told.history.give_up_hidden();
+    assert!(told.history.bytes() < whole && !told.history.lacks_texts());
+    told.stages(&one);
+    assert!(told.history.lacks_texts(), "its commit would show what is gone");
+}

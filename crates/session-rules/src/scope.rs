@@ -73,12 +73,13 @@ pub(crate) fn scope(history: &History, tail: &Tail, budget: Budget) -> (Seq, Sum
     with(to, cut)
 }
 
-/// Returns the possible ends of a piece: after something to summarise, and never between a call and its result.
+/// Returns the possible ends of a piece: after something to summarise, and never between a call and its result. None is
+/// before the view: what an earlier summary has replaced would be shown again.
 fn ends(history: &History, tail: &Tail) -> Vec<usize> {
     let messages = history.conversation().messages();
     let shown = history.view().since(history.conversation(), 0);
     let goes = |at: usize| at < tail.from && !tail.kept.contains(&at);
     let first = shown.map(|(at, _)| at).find(|at| goes(*at)).unwrap_or(tail.from);
     let parts = |at: &usize| messages.get(*at).is_some_and(|said| said.role == Role::Tool);
-    (first + 1..=tail.from).filter(|at| !parts(at)).collect()
+    ((first + 1).max(history.view().from())..=tail.from).filter(|at| !parts(at)).collect()
 }

@@ -408,6 +408,6 @@ fn ready(started: Started) -> Result<Option<(Box<DrainWrite>, Taken)>, Stop> {
     match started {
         Started::Ready(write, taken, _) => Ok(Some((write, taken))),
         Started::Superseded => Err(Stop::Superseded),
-        Started::Idle | Started::Long(_) => Ok(None),
+        Started::Idle | Started::Long(..) => Ok(None),
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: a decision's events directly follow the log that it was made on. A write names the head of that log. A
 //! write that comes too late changes nothing, and the decision is repeated under the lock.
 
-use domain::{Claim, DrainEnd, FencingToken, IdMint, SessionRef, Stamp};
+use domain::{Claim, DrainEnd, FencingToken, IdMint, Seq, SessionIncarnation, SessionRef, Stamp};
 use history::History;
 use session_rules::{Draft, Verdict};
 use store::{Append, DrainWrite, Hold, KnownLog, Started, StoreError, Written};
@@ -17,6 +17,17 @@ use crate::runtime::Runtime;
 
 /// How often a write is repeated while others are faster.
 const TRIES: usize = 20;
+/// The events of a page of a long log.
+const PAGE: i64 = 1_000;
+
+/// The texts of a conversation that are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    /// All: a Revert may show any of them.
+    All,
+    /// Those that a request shows.
+    Shown,
+}
 
 pub(crate) struct Log<'r> {
     runtime: &'r Runtime,
@@ -92,14 +103,17 @@ impl<'r> Log<'r> {
     /// are known, the drain ends: more than the log may be known that is not there any more. Never answers
     /// [`Started::Long`]: what a log adds to the worker's memory is taken from its budget first.
     pub(crate) async fn look(&mut self, token: FencingToken, hold: Hold) -> Result<Started, Stop> {
-        let (store, known) = (&self.runtime.store, self.known());
-        let start = |hold| store.start_drain(self.session.clone(), token, known.clone(), hold);
+        let (store, session) = (&self.runtime.store, self.session);
+        let start = |known, hold| store.start_drain(session.clone(), token, known, hold);
         let first = if hold == Hold::Look { Hold::Glance } else { hold };
-        let mut started = start(first).await?;
-        if let Started::Long(bytes) = started {
-            let bytes = self.history.bytes().saturating_add(bytes);
-            self.take_room(bytes)?;
-            started = start(hold).await?;
+        let mut started = start(self.known(), first).await?;
+        if let Started::Long(claim, bytes) = started {
+            if claim.incarnation() != self.history.incarnation() {
+                self.forget_log(claim.incarnation());
+            }
+            self.take_room(self.history.bytes().saturating_add(bytes))?;
+            self.read_pages(Seq(i64::MAX), Texts::Shown).await?;
+            started = start(self.known(), hold).await?;
         }
         if let Started::Ready(write, _, new) = &mut started {
             if new.first().is_some_and(|first| first.seq <= self.history.seq()) {
@@ -112,10 +126,54 @@ impl<'r> Log<'r> {
             self.history.belong_to(write.claim().incarnation());
             self.history.extend(new.iter());
             new.clear();
+            self.read_lacking_texts().await?;
+            self.history.give_up_hidden();
             // A second look has read what has come since the first.
             self.take_room(self.history.bytes())?;
         }
         Ok(started)
+    }
+
+    /// Forgets what is known, for the log of this incarnation.
+    fn forget_log(&mut self, incarnation: SessionIncarnation) {
+        self.history = History::new();
+        self.history.belong_to(incarnation);
+    }
+
+    /// Reads the log up to the event `last`, or to its end, a page at a time, so that no more of it is in memory than a page
+    /// and these texts. The log of a session that was deleted meanwhile ends.
+    async fn read_pages(&mut self, last: Seq, texts: Texts) -> Result<(), Stop> {
+        let (store, session) = (&self.runtime.store, self.session);
+        while self.history.seq() < last {
+            let (org, id, known) = (session.org, &session.session, self.known());
+            let read = || store.events_from(org, id.clone(), known.clone(), PAGE);
+            let page = match patiently(read).await {
+                Err(StoreError::NotFound) => return Ok(()),
+                page => page?,
+            };
+            self.history.extend(page.items.iter().take_while(|event| event.seq <= last));
+            if texts == Texts::Shown {
+                self.history.give_up_hidden();
+            }
+            if !page.more {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the log again up to where it is known, if a Revert may show texts that the fold has given up.
+    async fn read_lacking_texts(&mut self) -> Result<(), Stop> {
+        if !self.history.lacks_texts() {
+            return Ok(());
+        }
+        let (last, event) = (self.history.seq(), self.history.last_event().cloned());
+        self.forget_log(self.history.incarnation());
+        self.read_pages(last, Texts::All).await?;
+        if self.history.last_event() != event.as_ref() {
+            return Err(Stop::WentBack);
+        }
+        Ok(())
     }
 
     /// Takes room for a fold of so many bytes, before anything is claimed.
@@ -153,10 +211,17 @@ impl<'r> Log<'r> {
             let resumed = patiently(|| store.resume_drain(session.clone(), claim, known.clone()));
             let (locked, new) = resumed.await?;
             self.history.extend(&new);
+            // A Move releases the lock, so its own writes come first, and so does who reads much. Any other decision is
+            // made on a log that cannot change.
+            let write = if self.history.lacks_texts() {
+                let seen = locked.release().await?;
+                self.read_lacking_texts().await?;
+                seen
+            } else {
+                locked
+            };
             let has_room = self.ask_room();
-            // A Move releases the lock, so its own writes come first. Any other decision is made on a log that cannot
-            // change.
-            let decided = self.try_write(locked, |draft| decide(draft, has_room)).await?;
+            let decided = self.try_write(write, |draft| decide(draft, has_room)).await?;
             if let Some(decided) = decided {
                 return Ok(decided);
             }
@@ -205,6 +270,8 @@ impl<'r> Log<'r> {
                 let stored = drafted.components.into_iter().map(|(hash, _)| hash);
                 self.runtime.stored.note(self.session.org, stored);
                 self.mint.raise(drafted.mint.last());
+                self.read_lacking_texts().await?;
+                self.history.give_up_hidden();
                 self.share.resize(self.history.bytes());
                 self.next = Some(next);
                 self.ended = end != DrainEnd::Keep;

@@ -120,6 +120,8 @@ mutants! {
         FollowerBelievesNumbers,
         /// A worker forgets under which token it has made files anew.
         MadeAnewForgotten,
+        /// A drain goes back to texts that its fold has given up.
+        RevertWithoutTexts,
     }
 }
 

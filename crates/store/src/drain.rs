@@ -66,8 +66,8 @@ pub struct Head {
 pub enum Started {
     /// It has work, and these events are new. Nothing is claimed before the write.
     Ready(Box<DrainWrite>, Taken, Vec<RecordedEvent>),
-    /// It has work, and its new events have so many bytes, which are more than a page.
-    Long(usize),
+    /// It has work, and its new events, in the log of this claim, have so many bytes: they are more than a page.
+    Long(Claim, usize),
     /// A higher token has acted at the Location: give it up.
     Superseded,
     /// There is nothing to do: a hint that was late, another drain was faster, or the session is not at this
@@ -186,7 +186,8 @@ impl Store {
         let last = |events: &[RecordedEvent]| events.last().map_or(after, |event| event.seq);
         if hold == Hold::Glance && last(&events).0 + 1 < head.next_seq.0 {
             drop(events);
-            return Ok(Started::Long(store.log_bytes(session.org, seen, after).await?));
+            let bytes = store.log_bytes(session.org, seen, after).await?;
+            return Ok(Started::Long(seen, bytes));
         }
         while last(&events).0 + 1 < head.next_seq.0 {
             let (org, id) = (session.org, session.session.clone());

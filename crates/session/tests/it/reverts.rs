@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use domain::Delivery::Steer;
 use domain::DrainOutcome::Completed;
 use domain::{Control, ErrorCode, LeftReason, MessageId, SessionEvent};
+use history::History;
 use serde_json::json;
 
 use crate::files::contents;
@@ -146,6 +147,25 @@ async fn behind_a_compaction_the_conversation_is_as_it_was_before_it() -> Result
     let last = serde_json::to_string(&world.requests()?.pop().context("a request")?)?;
     ensure!(last.contains("made it") && !last.contains("conversation-checkpoint"), "{last}");
     assert_eq!(session.content("a.txt"), "one\n");
+    world.check().await
+}
+
+// Finding core-3 M1: a worker that keeps a session's fold gives up what a Compaction has hidden.
+#[tokio::test]
+async fn a_worker_that_gave_texts_up_reads_them_again_for_a_revert() -> Result<()> {
+    let world = World::new().await?;
+    let (session, message) = worked(&world).await?;
+    world.compact(&session, Steer).await?;
+    let (_, known) = world.drain_from(&session, History::new()).await?;
+    let known = known.context("a fold")?;
+    ensure!(known.view().from() > 0 && !known.lacks_texts(), "it has what a request shows");
+    world.control(&session, Steer, Control::Revert { message, files: false }).await?;
+    let (_, known) = world.drain_from(&session, known).await?;
+    let history = known.context("a fold")?;
+    world.prompt(&session, "say 3 words").await?;
+    world.drain_from(&session, history).await?;
+    let last = serde_json::to_string(&world.requests()?.pop().context("a request")?)?;
+    ensure!(last.contains("made it") && !last.contains("conversation-checkpoint"), "{last}");
     world.check().await
 }
 

@@ -46,6 +46,8 @@ impl Drain {
                 world.begins_with(self.session, self.id, &self.history);
                 self.history.belong_to(incarnation);
                 self.history.extend(events.iter());
+                self.read_lacking_texts(world);
+                self.history.give_up_hidden();
                 self.interrupts_before =
                     Rules::interrupts_before(&self.history, taken, Seq(basis.interrupt_seq));
                 let observed = match self.observed.take() {
@@ -82,7 +84,20 @@ impl Drain {
             Proof::WentBack => return Flow::Exit(Exit::WentBack),
         };
         self.history.extend(events.iter());
+        self.read_lacking_texts(world);
         self.decide(op, basis, true, world)
+    }
+
+    /// Folds the log again if a Revert may show texts that the fold has given up.
+    fn read_lacking_texts(&mut self, world: &World) {
+        if !self.history.lacks_texts() || world.is(ShellMutant::RevertWithoutTexts) {
+            return;
+        }
+        let known = usize::try_from(self.history.seq().0).unwrap_or(0);
+        let mut whole = History::new();
+        whole.belong_to(self.history.incarnation());
+        whole.extend(world.store.sessions[self.session].events.iter().take(known));
+        self.history = whole;
     }
 
     fn decide(&mut self, op: Op, basis: Basis, locked: bool, world: &mut World) -> Flow {
@@ -197,6 +212,8 @@ impl Drain {
                     self.history.written_by(Claim(basis.claim()), last);
                 }
                 self.mint.raise(next.last_id);
+                self.read_lacking_texts(world);
+                self.history.give_up_hidden();
                 self.claim = Some(basis.claim());
                 self.basis = Some(next);
                 self.files.done = None;

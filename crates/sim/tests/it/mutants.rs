@@ -152,5 +152,6 @@ fn of_shell(mutant: ShellMutant) -> &'static [&'static str] {
         // Finding core-3 C1: a follower takes a number of the log for its version.
         M::FollowerBelievesNumbers => &["has another log"],
         M::MadeAnewForgotten => &["and nobody has said that "],
+        M::RevertWithoutTexts => &["I7: "],
     }
 }

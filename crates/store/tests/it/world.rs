@@ -448,7 +448,7 @@ pub(crate) fn name(started: &Result<Started, StoreError>) -> &'static str {
         Ok(Started::Ready(..)) => "ready",
         Ok(Started::Superseded) => "superseded",
         Ok(Started::Idle) => "idle",
-        Ok(Started::Long(_)) => "long",
+        Ok(Started::Long(..)) => "long",
         Err(StoreError::NotFound) => "not found",
         Err(_) => "failed",
     }
