@@ -8,9 +8,14 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 
 use crate::command::{End, Limit};
+use crate::sys::NICE;
 
 /// The largest file that a command may write, where the disk has room for it.
 pub(crate) const FILE_BYTES: u64 = 4 << 30;
+
+/// The share of the processors that a cell has where there are control groups of version 1: as much as a process with the
+/// nice value of commands. A group without a number of its own has 1,024.
+const CPU_SHARES: u32 = 110;
 
 /// The limits of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +133,7 @@ impl Groups {
         for hierarchy in &all {
             let has =
                 |name: &str| hierarchy.controllers.iter().any(|controller| controller == name);
-            let wanted = hierarchy.unified || has("memory") || has("pids");
+            let wanted = hierarchy.unified || ["memory", "pids", "cpu"].into_iter().any(has);
             if !wanted {
                 continue;
             }
@@ -162,17 +167,23 @@ impl Groups {
             set("memory.max", memory)?;
             let _without_swap = set("memory.swap.max", "0".to_owned());
             set("pids.max", limits.processes.to_string())?;
+            let _where_the_processors_are_shared_so = set("cpu.weight.nice", NICE.to_string());
             self.memory_events = Some(folder.join("memory.events"));
             self.process_events = Some(folder.join("pids.events"));
         } else {
-            if hierarchy.controllers.iter().any(|name| name == "memory") {
+            let has =
+                |name: &str| hierarchy.controllers.iter().any(|controller| controller == name);
+            if has("memory") {
                 set("memory.limit_in_bytes", memory.clone())?;
                 let _without_swap = set("memory.memsw.limit_in_bytes", memory);
                 self.memory_events = Some(folder.join("memory.oom_control"));
             }
-            if hierarchy.controllers.iter().any(|name| name == "pids") {
+            if has("pids") {
                 set("pids.max", limits.processes.to_string())?;
                 self.process_events = Some(folder.join("pids.events"));
+            }
+            if has("cpu") {
+                set("cpu.shares", CPU_SHARES.to_string())?;
             }
         }
         self.entrances.push(OpenOptions::new().write(true).open(folder.join("cgroup.procs"))?);

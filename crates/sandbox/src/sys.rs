@@ -252,7 +252,7 @@ pub(crate) fn default_signals() {
 
 /// The nice value of commands. With nothing else to do the machine is theirs; beside a turn of somebody else they have a
 /// tenth of what it has.
-const NICE: libc::c_int = 10;
+pub(crate) const NICE: libc::c_int = 10;
 
 /// Lowers this process' priority.
 pub(crate) fn be_nice() {
@@ -265,7 +265,8 @@ pub(crate) fn be_nice() {
 /// A kernel with `sched_autogroup` divides the processors between sessions first: there each command would have as much as
 /// the service and its database together, however nice it is. See sched(7).
 pub(crate) fn lower_own_session() {
-    // Some kernels have none, and those that do take ten wishes a second: a command that comes too soon keeps its share.
+    // Some kernels have none, and those that do take ten wishes a second: a command that comes too soon keeps its share,
+    // unless it has a control group.
     let _not_there = std::fs::write("/proc/self/autogroup", NICE.to_string());
 }
 

@@ -36,7 +36,12 @@ impl Wait {
             return false;
         }
         if self.pause == FIRST_PAUSE {
-            warn!(cause = %cause(error), "the database does not answer; what runs goes on, and it is asked again");
+            let why = if error.is_locked() {
+                "somebody else has locked the session's rows"
+            } else {
+                "the database does not answer"
+            };
+            warn!(cause = %cause(error), "{why}; what runs goes on, and it is asked again");
         }
         sleep(self.pause).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);

@@ -182,6 +182,8 @@ impl Connections {
     pub(crate) fn keep(&self, mut open: Open) {
         if open.opened.elapsed() < MAX_AGE && !self.is_closed.load(Ordering::Acquire) {
             open.used = Instant::now();
+            // A buffer stays as large as the largest call has made it.
+            open.connection.shrink_buffers();
             self.idle().push(open);
         }
     }

@@ -70,6 +70,9 @@ const SWEEPS: u32 = 4;
 const GATEWAY_SETTINGS: &[&str] = &["lock_timeout = '200ms'", "statement_timeout = '4900ms'"];
 /// The same for what takes long. A role's own limit ends a statement after 30 s.
 const LONG_SETTINGS: &[&str] = &["lock_timeout = '200ms'"];
+/// Settings of drains' connections. A drain waits for its session's lock, but Postgres answers before we would take it for
+/// one that is gone and open new connections in place of all.
+const DRAIN_SETTINGS: &[&str] = &["lock_timeout = '4s'"];
 /// How long a call waits for one of the few turns of what takes long.
 pub(crate) const LONG_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -112,7 +115,8 @@ impl Store {
         };
         let gateway = connections("oc_app", GATEWAY_SETTINGS)?;
         let long = connections("oc_app", LONG_SETTINGS)?;
-        let (drain, sched) = (connections("oc_app", &[])?, connections("oc_sched", &[])?);
+        let (drain, sched) =
+            (connections("oc_app", DRAIN_SETTINGS)?, connections("oc_sched", &[])?);
         let gateways = Lane::new(gateway.clone(), options.gateway_connections, patience);
         let drains = Lane::new(drain.clone(), options.drain_connections, patience);
         let sched = Lane::new(sched, SWEEPS, patience);

@@ -1,10 +1,11 @@
 //! A session that somebody has locked for long costs others nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{OrgId, SessionId, SessionRef, Stamp};
-use store::{NewImport, NewKey, SessionFilter, Store, StoreError, StoreOptions};
+use domain::{DrainEnd, EpochStarted, OrgId, SessionId, SessionRef, Stamp};
+use store::{Hold, NewImport, NewKey, SessionFilter, Store, StoreError, StoreOptions, Written};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -94,6 +95,41 @@ async fn a_call_that_is_given_up_leaves_no_backend() {
 }
 
 /// A deletion may not wait with other sessions in its hand either.
+// The database was taken for one that is gone, so everybody's drains connected anew.
+#[tokio::test]
+async fn a_drain_that_meets_a_lock_closes_no_connection() {
+    let world = World::new().await;
+    let (locked, other) = (world.session().await, world.session().await);
+    world.fence(1).await;
+    world.admit(&locked, "hello").await;
+    world.admit(&other, "hello").await;
+    let (others, _) = world.start(&other, 1).await;
+    let (write, _) = world.look(&locked, 1, Hold::Look).await;
+    others.release().await.expect("free");
+    let connections = async || -> BTreeSet<i32> {
+        let sql = "SELECT pid FROM pg_stat_activity
+            WHERE datname = current_database() AND usename = 'oc_app'";
+        let pids: Vec<i32> = sqlx::query_scalar(sql).fetch_all(&world.root).await.expect("rows");
+        pids.into_iter().collect()
+    };
+    let (before, lock) = (connections().await, lock(&world, &locked).await);
+    let epoch = EpochStarted {
+        epoch: 1,
+        baseline: "You are here.".into(),
+        snapshot: "{}".into(),
+        reason: None,
+    };
+    match world.try_write(write, &[epoch.into()], DrainEnd::Keep).await {
+        Ok(Written::Unanswered(write, error)) => {
+            assert!(error.is_locked(), "{error:?}");
+            assert_eq!(before.difference(&connections().await).count(), 0, "of {before:?}");
+            lock.rollback().await.expect("free");
+            assert!(matches!(write.again().await, Ok(Written::Next(_))));
+        }
+        _ => panic!("nobody waited for the lock"),
+    }
+}
+
 #[tokio::test]
 async fn a_deletion_waits_without_its_locks() {
     let world = Arc::new(World::new().await);

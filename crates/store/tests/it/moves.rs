@@ -66,9 +66,10 @@ async fn commit(
     }
 }
 
-/// Whether an error says that the machine is busy, and nothing else.
+/// Whether an error says that the machine is busy or a row locked, and nothing else.
 fn is_late(error: &StoreError) -> bool {
-    matches!(error, StoreError::Database(cause) if cause.as_database_error().is_none())
+    error.is_locked()
+        || matches!(error, StoreError::Database(cause) if cause.as_database_error().is_none())
 }
 
 #[tokio::test]
