@@ -67,7 +67,8 @@ impl History {
     pub fn bytes(&self) -> usize {
         let epoch = self.epoch().map_or(0, |epoch| text(&epoch.baseline) + text(&epoch.snapshot));
         let inbox: usize = self.pending().iter().map(pending).sum();
-        size_of::<Self>() + self.conversation().bytes() + epoch + inbox
+        let checkpoint = self.view().checkpoint().map_or(0, text);
+        size_of::<Self>() + self.conversation().bytes() + epoch + checkpoint + inbox
     }
 }
 

@@ -8,11 +8,11 @@ use domain::Control;
 
 use crate::{Conversation, History, View, weight};
 
-/// The messages of a conversation whose texts were given up.
+/// What of a fold was given up.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GivenUp {
-    /// Their number.
-    messages: usize,
+    /// The number of messages without their contents, and of savepoints without what they would restore.
+    texts: usize,
     /// The view that hid them.
     hidden_by: View,
 }
@@ -20,10 +20,6 @@ pub(crate) struct GivenUp {
 impl Conversation {
     /// Gives up the contents of messages that the view hides, but not that of the message `but`.
     fn give_up_hidden(&mut self, view: &View, but: Option<usize>) {
-        if self.given_up.hidden_by == *view {
-            return;
-        }
-        self.given_up.hidden_by = view.clone();
         for (at, message) in self.messages.iter_mut().enumerate() {
             if message.content.is_empty() || Some(at) == but || view.shows(at, message) {
                 continue;
@@ -31,34 +27,43 @@ impl Conversation {
             self.bytes -= weight::message(message);
             message.content = Vec::new();
             self.bytes += weight::message(message);
-            self.given_up.messages += 1;
+            self.given_up.texts += 1;
         }
     }
 
     /// Returns whether the view shows a message whose text was given up.
     pub(crate) fn is_torn(&self, view: &View) -> bool {
-        self.given_up.messages > 0
+        self.given_up.texts > 0
             && view.since(self, 0).any(|(_, message)| message.content.is_empty())
     }
 }
 
 impl History {
     /// Gives up the texts of messages that no request shows any more, except of the first prompt, which a title is made
-    /// of. Nothing is given up while a Revert may show them again. Must not be called between a [`Mark`](crate::Mark) and
-    /// a return to it.
+    /// of. So are summaries and baselines that only a Revert would restore. Nothing is given up while a Revert waits or is
+    /// not final. Must not be called between a [`Mark`](crate::Mark) and a return to it.
     pub fn give_up_hidden(&mut self) {
-        if self.may_show_hidden() {
+        let view = &self.state.view;
+        if self.conversation.given_up.hidden_by == *view || self.may_show_hidden() {
             return;
         }
+        self.conversation.given_up.hidden_by = view.clone();
         let first_prompt = self.state.first_prompt.as_ref().map(|(_, at)| *at);
-        self.conversation.give_up_hidden(&self.state.view, first_prompt);
+        self.conversation.give_up_hidden(view, first_prompt);
+        for savepoint in &mut self.savepoints {
+            if savepoint.view.checkpoint.is_some() && savepoint.view.checkpoint != view.checkpoint {
+                savepoint.view.checkpoint = None;
+                savepoint.epoch = None;
+                self.conversation.given_up.texts += 1;
+            }
+        }
     }
 
     /// Returns whether the fold lacks texts that its next decisions or requests may need. Then the log must be folded again
     /// from its beginning.
     #[must_use]
     pub fn lacks_texts(&self) -> bool {
-        self.conversation.given_up.messages > 0 && (self.state.is_torn || self.may_show_hidden())
+        self.conversation.given_up.texts > 0 && (self.state.is_torn || self.may_show_hidden())
     }
 
     /// Returns whether a Revert waits, or is neither cleared nor committed.
