@@ -8,7 +8,9 @@ use client::{
     Client, ClientError, ClientOptions, LogEvent, LogFollower, LogItem, ModelChoice,
     PromptPartRequest, PromptRequest, RepositoryView,
 };
-use domain::{Clock, Delivery, IdMint, MessageId, SessionId, Stamp, SystemClock, TurnId};
+use domain::{
+    Clock, Delivery, ErrorCode, IdMint, MessageId, SessionId, Stamp, SystemClock, TurnId,
+};
 use futures::future::LocalBoxFuture;
 use futures::stream::{BoxStream, poll_fn};
 use futures::{FutureExt, StreamExt};
@@ -171,6 +173,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let ended = run.follow(log, &prompt, interrupts).await;
     let report = run.report(ended.as_ref().copied().unwrap_or(RunOutcome::Failed));
     let is_void = is_new && run.is_void(&ended);
+    let needs_model = run.needs_model();
     let unfilled = run.unfilled().await;
     if let Some(why) = unfilled {
         screen.err.say(&printable::line(&why, 2_000))?;
@@ -181,6 +184,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
         is_removed: !args.json && is_void && client.delete_session(&session).await.is_ok(),
         has_repository: args.repo.is_some() || args.here,
         is_here: args.here,
+        needs_model,
     };
     end.tell(&program(), screen)?;
     let outcome = ended?;
@@ -376,6 +380,13 @@ impl<'a> Run<'a> {
             Err(CliError::Client(error)) => !self.state.was_admitted() && error.is_refusal(),
             Err(CliError::Usage(_) | CliError::Elsewhere { .. } | CliError::Io { .. }) => false,
         }
+    }
+
+    /// Returns whether the session goes on with another model alone: the service has no such model, or does not allow it.
+    fn needs_model(&self) -> bool {
+        self.state.reason().is_some_and(|reason| {
+            reason.code == ErrorCode::ModelUnknown || reason.code == ErrorCode::ModelNotAllowed
+        })
     }
 
     /// Carries out the next step for a call that waits.

@@ -15,6 +15,8 @@ pub(crate) struct RunEnd<'a> {
     pub(crate) has_repository: bool,
     /// Whether that repository is a copy of the one here.
     pub(crate) is_here: bool,
+    /// Whether the session goes on with another model alone.
+    pub(crate) needs_model: bool,
 }
 
 impl RunEnd<'_> {
@@ -24,6 +26,9 @@ impl RunEnd<'_> {
         if self.is_json {
             let line = serde_json::to_string(self.report).expect("ids and words serialise");
             return screen.out.line(&line);
+        }
+        if self.needs_model {
+            screen.err.say(&format!("list the models: {program} models"))?;
         }
         if self.is_removed {
             screen.err.say(&format!("session {session} was removed: nothing had run in it"))?;
@@ -43,7 +48,8 @@ impl RunEnd<'_> {
 
     fn lines(&self, program: &str) -> Vec<String> {
         let session = &self.report.session;
-        let mut lines = vec![format!("continue: {program} run --session {session} \"…\"")];
+        let model = if self.needs_model { " --model PROVIDER/MODEL" } else { "" };
+        let mut lines = vec![format!("continue: {program} run --session {session}{model} \"…\"")];
         if self.has_repository {
             let way = if self.is_here { "--apply" } else { "--branch NAME" };
             lines.push(format!("get its work: {program} session pull {session} {way}"));
@@ -58,18 +64,22 @@ mod tests {
     use super::*;
     use crate::run_state::RunOutcome;
 
-    // Finding trial-3 21: nothing said how the work of a clone comes home, or where it is in the browser.
-    #[test]
-    fn a_run_in_a_clone_says_three_ways_on() {
-        let report = RunReport {
+    fn report() -> RunReport {
+        RunReport {
             session: "ses_1".parse().expect("an id"),
             turns: Vec::new(),
             outcome: RunOutcome::Completed,
             refused: Vec::new(),
-        };
+        }
+    }
+
+    // Finding trial-3 21: nothing said how the work of a clone comes home, or where it is in the browser.
+    #[test]
+    fn a_run_in_a_clone_says_three_ways_on() {
+        let report = report();
         let lines = |has_repository, is_here| {
-            let is_json = false;
-            RunEnd { report: &report, is_json, is_removed: false, has_repository, is_here }
+            let (is_json, is_removed, needs_model) = (false, false, false);
+            RunEnd { report: &report, is_json, is_removed, has_repository, is_here, needs_model }
                 .lines("oc")
         };
         let continues = "continue: oc run --session ses_1 \"…\"";
@@ -79,5 +89,21 @@ mod tests {
         assert_eq!(lines(true, false), [continues, pulls, browser]);
         let pulls = "get its work: oc session pull ses_1 --apply";
         assert_eq!(lines(true, true), [continues, pulls, browser]);
+    }
+
+    // A newcomer's session failed again and again with the command that was to continue it.
+    #[test]
+    fn an_unknown_model_is_replaced_to_continue() {
+        let report = report();
+        let end = RunEnd {
+            report: &report,
+            is_json: false,
+            is_removed: false,
+            has_repository: false,
+            is_here: false,
+            needs_model: true,
+        };
+        let continues = "continue: oc run --session ses_1 --model PROVIDER/MODEL \"…\"";
+        assert_eq!(end.lines("oc"), [continues]);
     }
 }

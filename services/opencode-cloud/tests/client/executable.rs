@@ -123,6 +123,20 @@ async fn run_continues_the_last_session_of_its_directory() {
     assert!(err.contains("there is no session in") && err.contains("leave -c out"), "{err}");
 }
 
+#[tokio::test]
+async fn an_unknown_model_ends_with_the_way_to_another() {
+    let error = json!({"code": "model.unknown", "message": "there is no provider `foo`"});
+    let failed = Step::Event(4, "drain.ended", json!({"outcome": "failed", "error": error}));
+    let steps = vec![created(), Step::Prompt, admitted(2), promoted(3), failed];
+    let service = Service::start(vec![steps]).await;
+    let words = ["run", "-c", "hello", "--directory", "/srv", "--model", "foo/bar"];
+    let (code, _, err) = cli(&service.url, &words).await;
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("there is no provider `foo` (model.unknown)"), "{err}");
+    assert!(err.contains("list the models: ") && err.contains(" models\n"), "{err}");
+    assert!(err.contains(" run --session ses_1 --model PROVIDER/MODEL \"…\""), "{err}");
+}
+
 // Heldout-3: `--variant` that the model does not have ended the run with 409.
 #[tokio::test]
 async fn a_variant_that_a_model_lacks_is_left_out() {
