@@ -207,6 +207,25 @@ async fn a_refused_run_leaves_no_session_behind() {
     assert!(!err.contains("was removed"), "{err}");
 }
 
+#[tokio::test]
+async fn a_clone_that_fails_removes_its_session_and_says_why() {
+    let why = "resolving https://h.org/o/r: h.org cannot be reached";
+    let error = json!({"code": "workspace.fill_failed", "message": why});
+    let failed = Step::Event(3, "drain.ended", json!({"outcome": "failed", "error": error}));
+    let service = Service::start(vec![vec![created(), Step::Prompt, admitted(2), failed]]).await;
+    let words = ["run", "hello", "--repo", "https://h.org/o/r"];
+    let (code, _, err) = cli(&service.url, &words).await;
+    assert_eq!(code, Some(1), "{err}");
+    let end = format!("{why}\nsession ses_1 was removed: nothing had run in it\n");
+    assert!(err.ends_with(&end), "{err}");
+    assert!(!err.contains("it stays in session") && !err.contains("tried again"), "{err}");
+    // Of a session that was there before, the prompt waits.
+    let failed = ended(3, "failed");
+    let service = Service::start(vec![vec![created(), Step::Prompt, admitted(2), failed]]).await;
+    let (_, _, err) = cli(&service.url, &["run", "hello", "--session", "ses_1"]).await;
+    assert!(err.contains("it stays in session ses_1 and joins its next work"), "{err}");
+}
+
 // Finding trial 6: only the prompt was retried, so a database that had just come back failed a run.
 #[tokio::test]
 async fn the_first_calls_of_a_run_are_repeated_with_the_same_id() {
