@@ -392,6 +392,16 @@ async fn what_goes_wrong_is_one_line_with_the_fix() {
 }
 
 #[tokio::test]
+async fn a_service_without_tls_is_told_from_one_with_it() {
+    let service = Service::start(vec![]).await;
+    let url = service.url.replace("http://", "https://");
+    let (code, _, err) = cli(&url, &["session", "list"]).await;
+    assert_eq!(code, Some(1), "{err}");
+    let said = format!("error: the service at {url} speaks http, not https; use {}\n", service.url);
+    assert_eq!(err, said);
+}
+
+#[tokio::test]
 async fn the_other_client_subcommands_answer() {
     let service = Service::start(vec![]).await;
     let url = service.url.as_str();
