@@ -34,6 +34,13 @@ class Dev(unittest.TestCase):
             left = sorted(path.name for path in (there / ".dev").iterdir() if path.is_dir())
             self.assertEqual(left, ["prometheus"], "what names no folder may stay")
 
+    def test_a_word_that_there_is_not_is_named(self):
+        with tempfile.TemporaryDirectory() as work:
+            program = copy_of_dev(pathlib.Path(work))
+            done = subprocess.run([program, "upp"], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertTrue(done.stderr.startswith("dev: no such word: upp\n./dev up "), done.stderr)
+
     # Debian's python3 comes without the part that makes environments, and its Node is too old.
     def test_python_learns_to_make_environments(self):
         with tempfile.TemporaryDirectory() as work:

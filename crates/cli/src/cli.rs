@@ -216,4 +216,16 @@ mod tests {
         let error = Cli::try_parse_from(["opencode-cloud", "session", "show", "msg_1"]);
         assert_eq!(error.expect_err("not a session's id").exit_code(), 2);
     }
+
+    // A newcomer was told that `<ID> <MESSAGE>` were missing, and nothing of `--last`.
+    #[test]
+    fn a_revert_of_nothing_names_its_three_targets() {
+        for words in [&["session", "revert"][..], &["session", "revert", "ses_1"]] {
+            let words = [&["opencode-cloud"], words].concat();
+            let error = Cli::try_parse_from(words).expect_err("no target");
+            assert_eq!(error.exit_code(), 2);
+            let error = error.to_string();
+            assert!(error.contains("MESSAGE|--last|--commit"), "{error}");
+        }
+    }
 }

@@ -8,7 +8,9 @@ use client::{
     Client, ClientError, ClientOptions, LogEvent, LogFollower, LogItem, ModelChoice,
     PromptPartRequest, PromptRequest, RepositoryView,
 };
-use domain::{Clock, Delivery, IdMint, MessageId, SessionId, Stamp, SystemClock, TurnId};
+use domain::{
+    Clock, Delivery, ErrorCode, IdMint, MessageId, SessionId, Stamp, SystemClock, TurnId,
+};
 use futures::future::LocalBoxFuture;
 use futures::stream::{BoxStream, poll_fn};
 use futures::{FutureExt, StreamExt};
@@ -171,16 +173,21 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let ended = run.follow(log, &prompt, interrupts).await;
     let report = run.report(ended.as_ref().copied().unwrap_or(RunOutcome::Failed));
     let is_void = is_new && run.is_void(&ended);
+    let needs_model = run.needs_model();
+    let is_waiting = run.has_ended_waiting();
     let unfilled = run.unfilled().await;
     if let Some(why) = unfilled {
         screen.err.say(&printable::line(&why, 2_000))?;
     }
+    let is_removed = !args.json && is_void && client.delete_session(&session).await.is_ok();
     let end = RunEnd {
         report: &report,
         is_json: args.json,
-        is_removed: !args.json && is_void && client.delete_session(&session).await.is_ok(),
+        is_removed,
+        is_waiting: is_waiting && !is_removed,
         has_repository: args.repo.is_some() || args.here,
         is_here: args.here,
+        needs_model,
     };
     end.tell(&program(), screen)?;
     let outcome = ended?;
@@ -378,6 +385,18 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Returns whether the run is over and its prompt still waits in the session's inbox.
+    fn has_ended_waiting(&self) -> bool {
+        self.state.outcome().is_some() && self.state.is_left_waiting()
+    }
+
+    /// Returns whether the session goes on with another model alone: the service has no such model, or does not allow it.
+    fn needs_model(&self) -> bool {
+        self.state.reason().is_some_and(|reason| {
+            reason.code == ErrorCode::ModelUnknown || reason.code == ErrorCode::ModelNotAllowed
+        })
+    }
+
     /// Carries out the next step for a call that waits.
     async fn deal(&mut self, step: Step) -> Result<(), CliError> {
         match step {
@@ -420,8 +439,10 @@ impl<'a> Run<'a> {
         if self.filling.is_none() || !self.state.turns().is_empty() {
             return None;
         }
-        let repository = self.client.repository(&self.session).await.ok()?;
-        repository.fault.map(|fault| fault.message)
+        let repository = self.client.repository(&self.session).await.ok();
+        let fault = repository.and_then(|repository| repository.fault);
+        let reason = || self.state.reason_before().map(|reason| reason.message.clone());
+        fault.map(|fault| fault.message).or_else(reason)
     }
 
     fn show(&mut self, item: &LogItem) -> Result<(), CliError> {
@@ -439,16 +460,10 @@ impl<'a> Run<'a> {
     }
 
     fn conclude(&mut self) -> Result<(), CliError> {
-        if !self.state.was_promoted() {
-            // That of a clone is told with the clone.
-            if let Some(why) = self.state.reason_before().filter(|_| self.filling.is_none()) {
-                let why = format!("error: {} ({})", why.message, why.code);
-                self.note(&printable::line(&why, 2_000))?;
-            }
-            let session = &self.session;
-            self.note(&format!(
-                "the prompt was not started; it stays in session {session} and joins its next work"
-            ))?;
+        // That of a clone is told with the clone.
+        if let Some(why) = self.state.reason_before().filter(|_| self.filling.is_none()) {
+            let why = format!("error: {} ({})", why.message, why.code);
+            self.note(&printable::line(&why, 2_000))?;
         }
         Ok(())
     }

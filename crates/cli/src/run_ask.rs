@@ -218,12 +218,12 @@ fn permission(asked: &ToolAsked) -> String {
     let always = match &asked.about {
         Ask::Permission { save, .. } if !save.is_empty() => {
             let save = save.iter().map(|pattern| printable::line(pattern, 100)).collect::<Vec<_>>();
-            format!(", a for always (`{}`)", save.join("`, `"))
+            format!(", a always (`{}`)", save.join("`, `"))
         }
         Ask::Permission { .. } | Ask::Question { .. } => String::new(),
     };
     format!(
-        "allow {}?\n  y for yes{always}, n for no, or n and what to do instead:",
+        "allow {}?\n  y yes{always}, n stops here; n TEXT goes on with TEXT:",
         brief(&asked.about)
     )
 }
@@ -338,7 +338,7 @@ mod tests {
     fn a_person_answers_in_any_case_or_is_asked_again() {
         let mut asks = Asks::new(None);
         asks.observe(&asked(1, push()));
-        let shown = "allow shell `git push`?\n  y for yes, a for always (`git push *`), n for no, or n and what to do instead:";
+        let shown = "allow shell `git push`?\n  y yes, a always (`git push *`), n stops here; n TEXT goes on with TEXT:";
         assert_eq!(asks.step(), Step::Show(shown.into()));
         assert!(asks.is_shown());
         for yes in ["y", " y ", "Y", "YES", "Yes", "yes.", "once"] {

@@ -92,7 +92,10 @@ impl RunState {
                 self.turns.push(started.turn.clone());
             }
             SessionEvent::DrainEnded(ended) => match (self.progress, ended.outcome) {
-                (Progress::Promoted, outcome) => self.progress = Progress::Ended(outcome.into()),
+                (Progress::Promoted, outcome) => {
+                    self.progress = Progress::Ended(outcome.into());
+                    self.reason.clone_from(&ended.error);
+                }
                 (
                     Progress::Admitted,
                     outcome @ (DrainOutcome::Failed | DrainOutcome::Interrupted),
@@ -189,6 +192,12 @@ impl RunState {
     /// once.
     pub fn doubt(&mut self) -> Option<RunOutcome> {
         self.doubt.take().filter(|_| self.progress == Progress::Admitted)
+    }
+
+    /// Returns why our work failed, or the work before it.
+    #[must_use]
+    pub fn reason(&self) -> Option<&SessionError> {
+        self.reason.as_ref()
     }
 
     /// Returns why work ended before our prompt was started; `None` if it was.
@@ -310,6 +319,19 @@ mod tests {
         assert!(state.is_left_waiting());
         state.observe(&promoted("msg_1"));
         assert!(!state.is_left_waiting() && state.reason_before().is_none(), "it went on");
+    }
+
+    #[test]
+    fn a_run_knows_why_its_own_work_failed() {
+        let error = json!({"code": "model.unknown", "message": "there is no provider `foo`"});
+        let failed = event("drain.ended", &json!({"outcome": "failed", "error": error}));
+        let mut state = RunState::new("msg_1".parse().expect("an id"));
+        for event in [admitted("msg_1"), promoted("msg_1"), failed] {
+            state.observe(&event);
+        }
+        assert_eq!(state.outcome(), Some(RunOutcome::Failed));
+        let code = state.reason().map(|reason| reason.code.as_str());
+        assert_eq!((code, state.reason_before()), (Some("model.unknown"), None));
     }
 
     // Finding core-3 M7: a prompt that came after the interrupt of other work was given up, and ran.

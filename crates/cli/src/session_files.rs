@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use client::{Client, ClientError, SessionView, parsed};
 use domain::{Clock, IdMint, LocationId, MessageId, SessionId, Stamp, SystemClock};
 use reqwest::Method;
@@ -40,16 +40,16 @@ pub enum SessionFiles {
     /// Continue a session in another directory, at its turn in the inbox
     Move(MoveArgs),
     /// Go back to before a message, files included; the next prompt makes that final, `unrevert` undoes it
+    #[command(
+        group(ArgGroup::new("target").required(true).args(["message", "last", "commit"])),
+        override_usage = "opencode-cloud session revert [OPTIONS] [ID] <MESSAGE|--last|--commit>"
+    )]
     Revert {
         /// The session, or the beginning of its id [default: the last one of this directory]
         #[arg(value_name = "ID")]
         id: Option<SessionId>,
         /// The first message that is taken back
-        #[arg(
-            value_name = "MESSAGE",
-            required_unless_present_any = ["commit", "last"],
-            conflicts_with_all = ["commit", "last"]
-        )]
+        #[arg(value_name = "MESSAGE", conflicts_with_all = ["commit", "last"])]
         message: Option<MessageId>,
         /// Take back the last prompt and all that followed it
         #[arg(long, conflicts_with = "commit")]

@@ -28,7 +28,8 @@ pub(crate) async fn explain_error(error: ClientError) -> CliError {
     let alive = join_all(asked).await;
     let alive: Vec<&str> =
         known.iter().zip(alive).filter(|(_, alive)| *alive).map(|(url, _)| url.as_str()).collect();
-    match name_services(&alive) {
+    let own = profile.url.as_deref().map(|url| url.trim_end_matches('/'));
+    match name_services(&alive, own) {
         Some(others) => CliError::Elsewhere { source: error, others },
         None => error.into(),
     }
@@ -47,7 +48,13 @@ async fn is_answering(url: &str) -> bool {
         .is_ok_and(|answer| answer.status().is_success())
 }
 
-fn name_services(alive: &[&str]) -> Option<String> {
+/// Returns a sentence about the services that answer. `own` is the service of a command that names none.
+fn name_services(alive: &[&str], own: Option<&str>) -> Option<String> {
+    if let Some(own) = own.filter(|own| alive.contains(own)) {
+        return Some(format!(
+            "Leave --url (or OPENCODE_CLOUD_URL) out to use the service of your profile ({own}), which answers"
+        ));
+    }
     match alive {
         [] => None,
         [one] => {
@@ -66,10 +73,20 @@ mod tests {
 
     #[test]
     fn services_that_answer_are_named_with_the_command() {
-        assert_eq!(name_services(&[]), None);
-        let one = name_services(&["http://a:1"]).expect("a sentence");
+        assert_eq!(name_services(&[], None), None);
+        let one = name_services(&["http://a:1"], None).expect("a sentence");
         assert!(one.ends_with("opencode-cloud use http://a:1"), "{one}");
-        let two = name_services(&["http://a:1", "http://b:2"]).expect("a sentence");
+        let two = name_services(&["http://a:1", "http://b:2"], None).expect("a sentence");
         assert!(two.contains("http://a:1, http://b:2"), "{two}");
+    }
+
+    // A newcomer was told to choose the service that the profile names anyway.
+    #[test]
+    fn the_service_of_the_profile_needs_no_url() {
+        let alive = ["http://a:1", "http://b:2"];
+        let own = name_services(&alive, Some("http://b:2")).expect("a sentence");
+        assert!(own.starts_with("Leave --url ") && own.contains("profile (http://b:2)"), "{own}");
+        let other = name_services(&alive, Some("http://c:3")).expect("a sentence");
+        assert!(other.ends_with("opencode-cloud use http://a:1"), "{other}");
     }
 }

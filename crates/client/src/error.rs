@@ -40,6 +40,12 @@ pub enum ClientError {
         /// Its fault, and what helps.
         fault: String,
     },
+    /// The service at the URL answers without TLS.
+    #[error("the service at {url} speaks http, not https; use {}", plain_url(.url))]
+    NotHttps {
+        /// The service's URL, which begins with `https://`.
+        url: String,
+    },
     /// The service took the call and did not answer in time. The call may have had its effect.
     #[error("the service at {url} did not answer within {} s; try again", .limit.as_secs())]
     Silent {
@@ -161,6 +167,7 @@ impl ClientError {
             Self::BadUrl { .. }
             | Self::BadKey
             | Self::Untrusted { .. }
+            | Self::NotHttps { .. }
             | Self::Unauthorized { .. }
             | Self::NoKey { .. }
             | Self::Profile(_)
@@ -203,6 +210,9 @@ impl ClientError {
             return Self::Silent { url: url.to_owned(), limit };
         }
         let (url, why) = (url.to_owned(), reason(error));
+        if is_answer_without_tls(&url, &why) {
+            return Self::NotHttps { url };
+        }
         match certificate_fault(&why) {
             Some(fault) => Self::Untrusted { url, fault },
             None => Self::Unreachable { url, why },
@@ -319,6 +329,17 @@ fn start_hint(url: &str) -> &'static str {
     } else {
         "check --url or OPENCODE_CLOUD_URL and the network"
     }
+}
+
+/// Returns the same URL with `http://`.
+fn plain_url(url: &str) -> String {
+    url.replacen("https://", "http://", 1)
+}
+
+/// Returns whether a connection by https failed since the server answered with something other than TLS, from the innermost
+/// cause of the failure.
+fn is_answer_without_tls(url: &str, cause: &str) -> bool {
+    url.starts_with("https://") && cause.contains("InvalidContentType")
 }
 
 fn colon(message: &str) -> String {
@@ -445,6 +466,21 @@ mod tests {
             assert!(!told.is_transient(), "{told}");
         }
         assert_eq!(certificate_fault("Connection refused"), None);
+    }
+
+    // A newcomer was told `received corrupt message of type InvalidContentType`.
+    #[test]
+    fn a_service_without_tls_is_named_with_its_url() {
+        let cause = "received corrupt message of type InvalidContentType";
+        assert!(is_answer_without_tls("https://127.0.0.1:4096", cause));
+        assert!(!is_answer_without_tls("http://127.0.0.1:4096", cause));
+        assert!(!is_answer_without_tls("https://127.0.0.1:4096", "Connection refused"));
+        let told = ClientError::NotHttps { url: "https://127.0.0.1:4096".into() };
+        assert!(!told.is_transient());
+        assert_eq!(
+            told.to_string(),
+            "the service at https://127.0.0.1:4096 speaks http, not https; use http://127.0.0.1:4096"
+        );
     }
 
     // Finding trial 9: a command without any key said that the service refused the key.

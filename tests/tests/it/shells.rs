@@ -26,9 +26,7 @@ async fn a_person_answers_a_run_in_its_terminal() -> Result<()> {
     let run =
         |name: &str| format!("clear; opencode-cloud run 'read {name}.env'; echo \"ended $?\"");
     terminal.prompt(&run(""), "allow read `.env`?").await?;
-    terminal
-        .until("y for yes, a for always (`.env`), n for no, or n and what to do instead:")
-        .await?;
+    terminal.until("y yes, a always (`.env`), n stops here; n TEXT goes on with TEXT:").await?;
     // A line that is no answer asks again, and yes is yes in any case.
     terminal.type_text("?")?;
     terminal.press("Enter")?;

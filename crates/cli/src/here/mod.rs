@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::output::Screen;
+use crate::render::printable;
 use crate::run_ask::is_yes;
 use crate::table::count;
 use private::Private;
@@ -80,6 +81,10 @@ pub(crate) async fn send(
         }
     }
     if is_only_shown {
+        let can_ask = can_ask_person(screen);
+        if let Some(warning) = warn_of_secrets(&survey, &packs, can_ask) {
+            screen.err.say(&printable::line(&warning, 2_000))?;
+        }
         screen.err.say("nothing was sent")?;
         return Ok(None);
     }
@@ -127,17 +132,34 @@ fn packs(here: &Private, survey: &Survey, known: &[String]) -> Result<Packs, Cli
     Ok(packs)
 }
 
+/// Returns whether a person can be asked at the terminal.
+fn can_ask_person(screen: &Screen) -> bool {
+    screen.err.is_terminal() && std::io::stdin().is_terminal()
+}
+
+/// Names the committed or changed files that look like secrets and would be sent; `None` if there are none.
+fn name_tracked_secrets(survey: &Survey, packs: &Packs) -> Option<String> {
+    let commits = if packs.commits.is_some() { &survey.secret_commits[..] } else { &[] };
+    let mut secrets: Vec<&PathBuf> = survey.secret_changes.iter().chain(commits).collect();
+    secrets.sort();
+    secrets.dedup();
+    (!secrets.is_empty()).then(|| named(secrets.iter().map(|path| path.as_path())))
+}
+
+/// Returns the warning of a dry run about tracked files that look like secrets: the real run refuses them, or asks.
+fn warn_of_secrets(survey: &Survey, packs: &Packs, can_ask: bool) -> Option<String> {
+    let files = name_tracked_secrets(survey, packs)?;
+    let consequence = if can_ask { "asks before it sends them" } else { "refuses to send them" };
+    Some(format!(
+        "tracked files look like secrets: {files}. Without --dry-run this command {consequence}; --include PATH allows such a \
+         file, and --include . all of them"
+    ))
+}
+
 /// Asks the person about committed or changed files that look like secrets.
 fn agreed(survey: &Survey, packs: &Packs, screen: &mut Screen) -> Result<(), CliError> {
-    let commits = if packs.commits.is_some() { &survey.secret_commits[..] } else { &[] };
-    let mut asked: Vec<&PathBuf> = survey.secret_changes.iter().chain(commits).collect();
-    asked.sort();
-    asked.dedup();
-    if asked.is_empty() {
-        return Ok(());
-    }
-    let files = named(asked.iter().map(|path| path.as_path()));
-    if !(screen.err.is_terminal() && std::io::stdin().is_terminal()) {
+    let Some(files) = name_tracked_secrets(survey, packs) else { return Ok(()) };
+    if !can_ask_person(screen) {
         return Err(CliError::Usage(format!(
             "run --here: tracked files look like secrets: {files}. Nothing was sent; --include PATH sends such a file, and \
              --include . all of them"
@@ -176,7 +198,7 @@ fn bytes(count: u64) -> String {
 fn summary(top: &Path, survey: &Survey, packs: &Packs) -> String {
     let mut text = String::new();
     let mut line = |name: &str, told: String| {
-        let told = crate::render::printable::line(&told, 1_000);
+        let told = printable::line(&told, 1_000);
         writeln!(text, "{name:<9} {told}").expect("writing to a string cannot fail");
     };
     let short: String = survey.head.chars().take(12).collect();

@@ -145,6 +145,29 @@ fn tracked_secrets_are_asked_about() {
     assert!(found.secret_commits.is_empty() && found.secret_changes.is_empty());
 }
 
+// A newcomer's dry run did not name a tracked `.env`, which the real run then refused.
+#[test]
+fn a_dry_run_names_tracked_secrets() {
+    let (_folder, top) = shop();
+    let here = Private::open(&top).expect("opened");
+    let found = survey(&here, &[]).expect("a survey");
+    let sent = packs(&here, &found, &[]).expect("packs");
+    assert_eq!(warn_of_secrets(&found, &sent, false), None, "an untracked `.env` stays");
+    let quiet = ["-c", "core.hooksPath=/dev/null"];
+    git(&top, &[&quiet[..], &["add", ".env"]].concat());
+    git(&top, &[&quiet[..], &["commit", "-q", "-m", "settings", ".env"]].concat());
+    let here = Private::open(&top).expect("opened");
+    let found = survey(&here, &[]).expect("a survey");
+    let sent = packs(&here, &found, &[]).expect("packs");
+    for (can_ask, consequence) in [(false, "refuses to send them"), (true, "asks before")] {
+        let warning = warn_of_secrets(&found, &sent, can_ask).expect("a warning");
+        assert!(warning.starts_with("tracked files look like secrets: .env. "), "{warning}");
+        assert!(warning.contains(consequence) && warning.contains("--include PATH"), "{warning}");
+    }
+    let sent = packs(&here, &found, std::slice::from_ref(&found.head)).expect("packs");
+    assert_eq!(warn_of_secrets(&found, &sent, false), None, "the service has the commit");
+}
+
 #[test]
 fn what_cannot_go_is_refused_with_a_way_out() {
     let folder = TempDir::new().expect("a folder");

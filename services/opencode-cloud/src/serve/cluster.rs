@@ -137,6 +137,7 @@ pub async fn execute(
 ) -> Result<u8, ServeError> {
     // A bad key or an unknown model is refused before anything starts.
     bootstrap::given(args.bootstrap_key.as_deref())?;
+    args.network.check_hosts()?;
     if args.catalog.catalog_url.is_none() {
         check_named(&args.model, &catalog::shipped())?;
     }

@@ -103,6 +103,21 @@ fn reach(name: &str) -> Result<Reach, String> {
 }
 
 impl NetworkArgs {
+    /// Refuses hosts that would have no effect, since the network is not that of packages.
+    ///
+    /// # Errors
+    /// [`ServeError::Usage`].
+    pub(crate) fn check_hosts(&self) -> Result<(), ServeError> {
+        if self.network == Reach::Packages || self.network_hosts == [NetworkHost::Shipped] {
+            return Ok(());
+        }
+        Err(ServeError::Usage(format!(
+            "--network-hosts lists the hosts of --network packages, and the network is `{}`: add --network packages, or \
+             leave --network-hosts out",
+            self.network
+        )))
+    }
+
     fn hosts(&self) -> Hosts {
         match self.network {
             Reach::None => return Hosts::none(),
@@ -313,6 +328,19 @@ mod tests {
         assert_eq!(more.len(), PACKAGES.len() + 2);
         assert!(more.contains(&"github.com".to_owned()) && more.contains(&"*.corp".to_owned()));
         assert!(Probe::try_parse_from(["probe", "--network-hosts=http://h"]).is_err());
+    }
+
+    // A newcomer's hosts were ignored without a word.
+    #[test]
+    fn hosts_without_the_network_of_packages_are_refused() {
+        for network in ["--network=none", "--network=open"] {
+            args(&[network]).check_hosts().expect("the default");
+            args(&[network, "--network-hosts=default"]).check_hosts().expect("the default");
+            let refused = args(&[network, "--network-hosts=default,h"]).check_hosts();
+            let refused = refused.expect_err("no effect").to_string();
+            assert!(refused.contains("add --network packages"), "{refused}");
+        }
+        args(&["--network=packages", "--network-hosts=h"]).check_hosts().expect("it has an effect");
     }
 
     #[test]

@@ -332,6 +332,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
 /// # Errors
 /// [`ServeError`], on one line with its fix.
 pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, ServeError> {
+    args.drains.network.check_hosts()?;
     let listener = internal(args.bind, args.port, args.cluster.cluster_secret.as_ref()).await?;
     let address = listener
         .local_addr()

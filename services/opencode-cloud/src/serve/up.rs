@@ -133,6 +133,7 @@ pub async fn execute(
     screen: &mut Screen,
 ) -> Result<u8, ServeError> {
     let given = bootstrap::given(args.bootstrap_key.as_deref())?;
+    args.drains.network.check_hosts()?;
     // An unknown model is refused before anything is started or created.
     if args.catalog.catalog_url.is_none() {
         check_named(&args.model, &catalog::shipped())?;

@@ -123,6 +123,20 @@ async fn run_continues_the_last_session_of_its_directory() {
     assert!(err.contains("there is no session in") && err.contains("leave -c out"), "{err}");
 }
 
+#[tokio::test]
+async fn an_unknown_model_ends_with_the_way_to_another() {
+    let error = json!({"code": "model.unknown", "message": "there is no provider `foo`"});
+    let failed = Step::Event(4, "drain.ended", json!({"outcome": "failed", "error": error}));
+    let steps = vec![created(), Step::Prompt, admitted(2), promoted(3), failed];
+    let service = Service::start(vec![steps]).await;
+    let words = ["run", "-c", "hello", "--directory", "/srv", "--model", "foo/bar"];
+    let (code, _, err) = cli(&service.url, &words).await;
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("there is no provider `foo` (model.unknown)"), "{err}");
+    assert!(err.contains("list the models: ") && err.contains(" models\n"), "{err}");
+    assert!(err.contains(" run --session ses_1 --model PROVIDER/MODEL \"…\""), "{err}");
+}
+
 // Heldout-3: `--variant` that the model does not have ended the run with 409.
 #[tokio::test]
 async fn a_variant_that_a_model_lacks_is_left_out() {
@@ -191,6 +205,25 @@ async fn a_refused_run_leaves_no_session_behind() {
     let service = Service::refusing(&[409], vec![vec![created()]]).await;
     let (_, _, err) = cli(&service.url, &["run", "hello", "--session", "ses_1"]).await;
     assert!(!err.contains("was removed"), "{err}");
+}
+
+#[tokio::test]
+async fn a_clone_that_fails_removes_its_session_and_says_why() {
+    let why = "resolving https://h.org/o/r: h.org cannot be reached";
+    let error = json!({"code": "workspace.fill_failed", "message": why});
+    let failed = Step::Event(3, "drain.ended", json!({"outcome": "failed", "error": error}));
+    let service = Service::start(vec![vec![created(), Step::Prompt, admitted(2), failed]]).await;
+    let words = ["run", "hello", "--repo", "https://h.org/o/r"];
+    let (code, _, err) = cli(&service.url, &words).await;
+    assert_eq!(code, Some(1), "{err}");
+    let end = format!("{why}\nsession ses_1 was removed: nothing had run in it\n");
+    assert!(err.ends_with(&end), "{err}");
+    assert!(!err.contains("it stays in session") && !err.contains("tried again"), "{err}");
+    // Of a session that was there before, the prompt waits.
+    let failed = ended(3, "failed");
+    let service = Service::start(vec![vec![created(), Step::Prompt, admitted(2), failed]]).await;
+    let (_, _, err) = cli(&service.url, &["run", "hello", "--session", "ses_1"]).await;
+    assert!(err.contains("it stays in session ses_1 and joins its next work"), "{err}");
 }
 
 // Finding trial 6: only the prompt was retried, so a database that had just come back failed a run.
@@ -356,6 +389,16 @@ async fn what_goes_wrong_is_one_line_with_the_fix() {
     let (code, _, err) = cli(&service.url, &["session", "show", "ses_2"]).await;
     assert_eq!(code, Some(1));
     assert!(err.starts_with("error: session ses_2 was not found"), "{err}");
+}
+
+#[tokio::test]
+async fn a_service_without_tls_is_told_from_one_with_it() {
+    let service = Service::start(vec![]).await;
+    let url = service.url.replace("http://", "https://");
+    let (code, _, err) = cli(&url, &["session", "list"]).await;
+    assert_eq!(code, Some(1), "{err}");
+    let said = format!("error: the service at {url} speaks http, not https; use {}\n", service.url);
+    assert_eq!(err, said);
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ impl<'a> Remote<'a> {
     }
 
     fn later(&self, stage: &str, why: &str) -> Fault {
-        Fault::later(format!("{stage} {}: {why}; it is tried again", self.url()))
+        Fault::later(format!("{stage} {}: {why}", self.url()))
     }
 
     /// Asks for the repository's branches and tags.
