@@ -19,7 +19,7 @@ use crate::lost::unreadable;
 use crate::material::Material;
 use crate::service_account::{AccountSource, ServiceAccount};
 use crate::settings::{OAuthSettings, ProviderSettings, check_address};
-use crate::setup::{ClientSecret, ProviderSetup, Setups, oauth_of};
+use crate::setup::{self, ClientSecret, ProviderSetup, Setups, oauth_of};
 use crate::source::OAuthSource;
 use crate::stored::{self, OpenedSettings};
 use crate::vault::{Rewrapped, Vault};
@@ -113,7 +113,7 @@ impl Credentials {
     }
 
     /// Returns the credential for a turn of `user` at `provider`: the user's active one, or else the
-    /// organisation's. `None`: use the process's own, if it has one. One round trip.
+    /// organisation's. `None`: use the process's own, if it has one. One round trip, unless it finds a forgotten trial.
     ///
     /// # Errors
     /// The store fails, or the secret cannot be opened.
@@ -124,7 +124,12 @@ impl Credentials {
         provider: &str,
     ) -> Result<Option<Found>, CredentialsError> {
         let user = user.map(str::to_owned);
-        let found = self.store().credential_for(org, provider.to_owned(), user).await?;
+        let find = || self.store().credential_for(org, provider.to_owned(), user.clone());
+        let mut found = find().await?;
+        if found.as_ref().is_some_and(|stored| self.is_forgotten(&stored.row)) {
+            self.list(org).await?;
+            found = find().await?;
+        }
         let Some(stored) = found else { return Ok(None) };
         let (auth, env, binding) = self.opened(org, &stored).map_err(unreadable(&stored.row))?;
         let CredentialRow { id, owner, kind, .. } = stored.row;
@@ -239,11 +244,15 @@ impl Credentials {
         new
     }
 
-    /// Returns an organisation's credentials without their secrets.
+    /// Returns an organisation's credentials without their secrets, and without trials that nobody finished.
     ///
     /// # Errors
     /// The store fails.
     pub async fn list(&self, org: OrgId) -> Result<Vec<CredentialRow>, CredentialsError> {
+        let rows = self.store().credentials(org).await?;
+        if !self.end_key_trials(org, &rows).await? {
+            return Ok(rows);
+        }
         Ok(self.store().credentials(org).await?)
     }
 
@@ -318,7 +327,7 @@ impl Credentials {
     /// # Errors
     /// The store fails.
     pub async fn providers(&self, org: OrgId) -> Result<Vec<ProviderSetup>, CredentialsError> {
-        self.setups().all(org).await
+        self.read_settings(org).await?.iter().map(setup::read).collect()
     }
 
     /// Opens the hidden values in a row of provider settings, for one request. `None`: it has none sealed.
