@@ -145,7 +145,7 @@ pub fn resolve(
 ) -> Result<Resolved, ResolveError> {
     let Some(view) = View::of(catalog, overrides, provider) else {
         let ids = View::all(catalog, overrides).map(|view| view.id());
-        let near = nearest(provider, ids);
+        let near = find_nearest(provider, ids);
         return Err(ResolveError::UnknownProvider { provider: provider.to_owned(), near });
     };
     if !overrides.allows(provider, model) {
@@ -154,7 +154,7 @@ pub fn resolve(
     }
     let Some(found) = view.model(model) else {
         let allowed = view.model_ids().into_iter().filter(|id| overrides.allows(provider, id));
-        let near = nearest(model, allowed);
+        let near = find_nearest(model, allowed);
         let (provider, model) = (provider.to_owned(), model.to_owned());
         return Err(ResolveError::UnknownModel { provider, model, near });
     };
@@ -350,7 +350,8 @@ fn organisation_version(prices: Option<&Prices>) -> String {
 }
 
 /// Returns at most three ids that resemble an unknown name.
-fn nearest<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
+#[must_use]
+pub fn find_nearest<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     const MOST: usize = 3;
     let name = name.to_ascii_lowercase();
     let mut near: BTreeMap<(usize, &str), ()> = BTreeMap::new();
