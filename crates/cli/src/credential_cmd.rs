@@ -70,6 +70,9 @@ pub struct AddArgs {
     /// Name of the credential
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub label: String,
+    /// Replace the secret of the organisation's credential of that name, if there is one
+    #[arg(long)]
+    pub replace: bool,
     /// File with the secret; `-` is standard input [default: standard input; at a terminal, it asks]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
@@ -88,6 +91,9 @@ pub struct AddArgs {
 struct CredentialView {
     id: String,
     provider: String,
+    /// Empty for the organisation.
+    #[serde(default)]
+    owner: String,
     label: String,
     kind: String,
     #[serde(default)]
@@ -171,8 +177,16 @@ async fn store_secret(
         (true, _) => String::new(),
     };
     let secret = secret_input::read(add.key_file.as_deref(), &prompt, screen)?;
-    let body = body(add, &secret)?;
-    let answer = client.call_json(Method::POST, LIST, Some(&body), "the credential").await?;
+    let mut body = body(add, &secret)?;
+    let old = if add.replace { find_credential(client, add).await? } else { None };
+    let answer = match old {
+        Some(id) => {
+            prepare_replacement(&mut body);
+            let path = format!("{LIST}/{id}");
+            client.call_json(Method::PATCH, &path, Some(&body), &id).await?
+        }
+        None => client.call_json(Method::POST, LIST, Some(&body), "the credential").await?,
+    };
     let view: CredentialView = parsed(&answer, "the credential")?;
     let (id, hint) = (printable::line(&view.id, 80), ending(&view.hint));
     let provider = printable::line(&view.provider, 80);
@@ -184,6 +198,29 @@ async fn store_secret(
         format!("{id} keeps {hint} for {provider}; turns use it from now on\n")
     };
     Ok((answer, told))
+}
+
+/// Returns the id of the organisation's credential that has the name already.
+async fn find_credential(client: &Client, add: &AddArgs) -> Result<Option<String>, CliError> {
+    let answer = client.get_json(LIST, "the list of credentials").await?;
+    let views: Vec<CredentialView> = parsed(&answer, "the list of credentials")?;
+    Ok(find_labelled(views, add))
+}
+
+fn find_labelled(views: Vec<CredentialView>, add: &AddArgs) -> Option<String> {
+    let mut views = views.into_iter();
+    let found = views.find(|view| {
+        view.owner.is_empty() && view.provider == add.provider && view.label == add.label
+    });
+    found.map(|view| view.id)
+}
+
+/// Makes the request for a new credential one for a new secret, which turns use. A credential keeps its provider.
+fn prepare_replacement(body: &mut Value) {
+    if let Some(members) = body.as_object_mut() {
+        members.remove("provider");
+        members.insert("active".to_owned(), json!(true));
+    }
 }
 
 /// Returns a warning if neither the catalog nor the organisation's settings have the provider.
@@ -296,6 +333,30 @@ mod tests {
         assert_eq!(account.expect("a body")["serviceAccount"]["type"], "service_account");
         let error = body(&add(&["--service-account"]), "sk-secret").expect_err("not JSON");
         assert!(!error.to_string().contains("sk-secret"), "{error}");
+    }
+
+    #[test]
+    fn only_the_organisations_secret_of_that_name_is_replaced() {
+        let views = || -> Vec<CredentialView> {
+            let view = |id: &str, provider: &str, owner: &str, label: &str| {
+                json!({ "id": id, "provider": provider, "owner": owner, "label": label,
+                    "kind": "api-key", "active": true, "updated": 0 })
+            };
+            let answer = json!([
+                view("crd_1", "other", "", "default"),
+                view("crd_2", "acme", "ann", "default"),
+                view("crd_3", "acme", "", "team"),
+                view("crd_4", "acme", "", "default"),
+            ]);
+            parsed(&answer, "the list").expect("a list")
+        };
+        let found = |words: &[&str]| find_labelled(views(), &add(words));
+        assert_eq!(found(&["--replace"]).as_deref(), Some("crd_4"));
+        assert_eq!(found(&["--label", "team"]).as_deref(), Some("crd_3"));
+        assert_eq!(found(&["--label", "new"]), None);
+        let mut request = body(&add(&["--replace"]), "sk-1").expect("a body");
+        prepare_replacement(&mut request);
+        assert_eq!(request, json!({ "label": "default", "active": true, "key": "sk-1" }));
     }
 
     #[test]

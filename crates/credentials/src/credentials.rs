@@ -416,9 +416,8 @@ impl Credentials {
             let (id, version) = match (there.await?, sign_in) {
                 (None, _) => (String::from(CredentialId::mint(&mut self.mint())), 1),
                 (Some((id, version)), Some(_)) => (id, version + 1),
-                (Some(_), None) => {
-                    let message = format!("a credential called `{label}` is there already");
-                    return Err(CredentialsError::Conflict(message));
+                (Some((id, _)), None) => {
+                    return Err(CredentialsError::Conflict(describe_taken(&id, new)));
                 }
             };
             let sealed = key.seal(&Row { org, id: &id, version }, &material.to_bytes(&binding));
@@ -534,6 +533,14 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").finish_non_exhaustive()
     }
+}
+
+/// Says that a label is taken, and what to do.
+fn describe_taken(id: &str, NewSecret { provider, label, .. }: &NewSecret) -> String {
+    let named = if label == "default" { String::new() } else { format!(" --label '{label}'") };
+    format!(
+        "{provider} has a credential called `{label}` already: replace its secret with `opencode-cloud credential add {provider}{named} --replace` or `PATCH /platform/credential/{id}`, forget it with `opencode-cloud credential remove {id}`, or keep both with `--label NAME`"
+    )
 }
 
 /// The provider name of the settings for all providers.
