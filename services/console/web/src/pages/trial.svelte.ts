@@ -79,8 +79,9 @@ async function removeServer(provider: string) {
   const all = await get<ProviderSettings[]>('/platform/provider');
   const left = all.find((one) => one.provider === provider);
   if (!left?.trial) return;
-  const { provider: _, hasClientSecret: __, updated: ___, trial, ...settings } = left;
-  if (trial.before) await request('PUT', providerPath(provider), { body: { ...settings, overrides: trial.before } });
+  const overrides = left.trial.before;
+  const { provider: _, hasClientSecret: __, updated: ___, trial: ____, ...settings } = left;
+  if (overrides) await request('PUT', providerPath(provider), { body: { ...settings, overrides } });
   else await request('DELETE', providerPath(provider));
 }
 
@@ -103,29 +104,33 @@ async function point(provider: string, { address, model }: OwnServer): Promise<S
   };
 }
 
-/** Remembers a running trial for as long as the tab lives. It holds no secret. */
-function remember(trial?: { provider: string; session: string }) {
+/** The running trials of this tab: the session of each provider. */
+function runningTrials(): Record<string, string> {
   try {
-    if (trial) sessionStorage.setItem(RUNNING, JSON.stringify(trial));
-    else sessionStorage.removeItem(RUNNING);
+    return JSON.parse(sessionStorage.getItem(RUNNING) ?? '{}');
+  } catch {
+    return {};
+  }
+}
+
+/** Remembers the trial of a provider for as long as the tab lives, or forgets it. It holds no secret. */
+function rememberTrial(provider: string, session?: string) {
+  const { [provider]: _, ...others } = runningTrials();
+  try {
+    sessionStorage.setItem(RUNNING, JSON.stringify(session ? { ...others, [provider]: session } : others));
   } catch {
     // Without a memory, the service alone takes it back.
   }
 }
 
-/** Takes a trial of this tab back that was interrupted, if there is one. */
+/** Takes the trials of this tab back that were interrupted, if there are any. */
 export async function takeBack() {
-  let trial: { provider: string; session: string } | undefined;
-  try {
-    trial = JSON.parse(sessionStorage.getItem(RUNNING) ?? 'null') ?? undefined;
-  } catch {
-    // The same.
+  for (const [provider, session] of Object.entries(runningTrials())) {
+    await request('DELETE', `/platform/session/${session}`).catch(() => {});
+    await removeKey(provider);
+    await removeServer(provider);
+    rememberTrial(provider);
   }
-  if (!trial) return;
-  await request('DELETE', `/platform/session/${trial.session}`).catch(() => {});
-  await removeKey(trial.provider);
-  await removeServer(trial.provider);
-  remember();
 }
 
 /** Each provider of the page has one of these: what is tried with one says nothing of the others. */
@@ -224,8 +229,8 @@ export class Trial {
   /** Sets up what was typed, asks the model once, and takes it back unless there was an answer. */
   private async test() {
     const setups: Setup[] = [];
-    const session = newId('ses');
-    remember({ provider: this.provider(), session });
+    const [provider, session] = [this.provider(), newId('ses')];
+    rememberTrial(provider, session);
     try {
       if (this.address.trim()) setups.push(await point(this.provider(), { address: this.address.trim(), model: this.wanted.trim() }));
       if (this.key.trim()) setups.push(await lend(this.provider(), this.key.trim()));
@@ -237,7 +242,7 @@ export class Trial {
       this.tried = tried;
     } finally {
       for (const setup of setups.reverse()) await setup.undo();
-      remember();
+      rememberTrial(provider);
     }
   }
 }
