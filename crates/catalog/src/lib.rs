@@ -44,7 +44,7 @@ pub use partition::partition;
 pub use patch::{Experimental, Mode, ModelPatch, ModelProvider};
 pub use prices::{Prices, Rates};
 pub use refresh::{Feed, Fetched, Freshness, MODELS_DEV, Refresh, RefreshError};
-pub use resolve::{Access, ResolveError, Resolved, is_set_up, resolve};
+pub use resolve::{Access, ResolveError, Resolved, find_nearest, is_set_up, resolve};
 pub use settings::{ALL_PROVIDERS, OrgSettings};
 pub use snapshot::{pack, shipped, unpack};
 pub use view::{list, whole};

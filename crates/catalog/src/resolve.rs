@@ -1,6 +1,7 @@
 //! Resolves a choice of model into everything a request needs. Pure: resolving again gives the same result.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use llm_client::providers::{self, Model, Provider, Setup, SetupError, Spoken};
@@ -32,7 +33,7 @@ pub enum ResolveError {
         provider: String,
         /// The chosen model.
         model: String,
-        /// Similar ids.
+        /// Similar ids, or else the same model of other providers, as `provider/model`.
         near: Vec<String>,
     },
     /// The model has no such variant.
@@ -145,7 +146,7 @@ pub fn resolve(
 ) -> Result<Resolved, ResolveError> {
     let Some(view) = View::of(catalog, overrides, provider) else {
         let ids = View::all(catalog, overrides).map(|view| view.id());
-        let near = nearest(provider, ids);
+        let near = find_nearest(provider, ids);
         return Err(ResolveError::UnknownProvider { provider: provider.to_owned(), near });
     };
     if !overrides.allows(provider, model) {
@@ -154,7 +155,10 @@ pub fn resolve(
     }
     let Some(found) = view.model(model) else {
         let allowed = view.model_ids().into_iter().filter(|id| overrides.allows(provider, id));
-        let near = nearest(model, allowed);
+        let mut near = find_nearest(model, allowed);
+        if near.is_empty() {
+            near = find_elsewhere(catalog, overrides, model);
+        }
         let (provider, model) = (provider.to_owned(), model.to_owned());
         return Err(ResolveError::UnknownModel { provider, model, near });
     };
@@ -350,7 +354,8 @@ fn organisation_version(prices: Option<&Prices>) -> String {
 }
 
 /// Returns at most three ids that resemble an unknown name.
-fn nearest<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
+#[must_use]
+pub fn find_nearest<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     const MOST: usize = 3;
     let name = name.to_ascii_lowercase();
     let mut near: BTreeMap<(usize, &str), ()> = BTreeMap::new();
@@ -363,6 +368,24 @@ fn nearest<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
         }
     }
     near.into_keys().take(MOST).map(|(_, id)| id.to_owned()).collect()
+}
+
+/// Returns at most three models of this name that any provider has, as `provider/model`, those of their makers first. A
+/// maker is who resellers name before the model, as in `openai/gpt-5`.
+fn find_elsewhere(catalog: &Catalog, overrides: &Overrides, model: &str) -> Vec<String> {
+    const MOST: usize = 3;
+    let views = View::all(catalog, overrides).map(|view| (view.id(), view.model_ids()));
+    let views: Vec<(&str, BTreeSet<&str>)> = views.collect();
+    let mut ranked = Vec::new();
+    for (id, models) in &views {
+        if models.contains(model) && overrides.allows(id, model) {
+            let full = format!("{id}/{model}");
+            let resellers = views.iter().filter(|(_, all)| all.contains(full.as_str())).count();
+            ranked.push((Reverse(resellers), full));
+        }
+    }
+    ranked.sort_unstable();
+    ranked.into_iter().take(MOST).map(|(_, full)| full).collect()
 }
 
 /// Returns the edit distance in bytes, over the first 128 bytes of each name.

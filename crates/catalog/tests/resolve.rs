@@ -148,6 +148,8 @@ fn what_cannot_be_resolved_says_what_there_is() {
     assert!(provider.to_string().contains("did you mean `anthropic`"), "{provider}");
     let model = refused(("anthropic", "claude-sonet-4-5", None)).to_string();
     assert!(model.contains("`claude-sonnet-4-5`"), "{model}");
+    let elsewhere = refused(("anthropic", "gpt-5-mini", None)).to_string();
+    assert!(elsewhere.contains("did you mean `openai/gpt-5-mini`"), "{elsewhere}");
     let variant = refused(("openai", "gpt-5", Some("wild")));
     assert_eq!(variant.code(), "model.variant_unknown");
     assert!(variant.to_string().contains("`high`, `low`, `medium`, `minimal`"), "{variant}");

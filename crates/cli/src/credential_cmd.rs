@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use catalog::ResolveError;
 use clap::Subcommand;
 use client::{Client, ClientOptions, parsed};
 use domain::{Clock, SystemClock};
@@ -69,6 +70,9 @@ pub struct AddArgs {
     /// Name of the credential
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub label: String,
+    /// Replace the secret of the organisation's credential of that name, if there is one
+    #[arg(long)]
+    pub replace: bool,
     /// File with the secret; `-` is standard input [default: standard input; at a terminal, it asks]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
@@ -87,6 +91,9 @@ pub struct AddArgs {
 struct CredentialView {
     id: String,
     provider: String,
+    /// Empty for the organisation.
+    #[serde(default)]
+    owner: String,
     label: String,
     kind: String,
     #[serde(default)]
@@ -113,29 +120,7 @@ pub(crate) async fn execute(args: CredentialArgs, screen: &mut Screen) -> Result
             let text = list(&views, now, screen.out.width());
             (answer, text)
         }
-        CredentialCommand::Add(add) => {
-            let prompt = match (add.service_account, &add.aws_access_key) {
-                (false, None) => format!("API key for {}: ", add.provider),
-                (false, Some(id)) => format!("Secret access key of {id}: "),
-                (true, _) if add.key_file.is_none() && secret_input::is_typed() => {
-                    let usage = "the JSON of a service account has many lines: name its file with --key-file";
-                    return Err(CliError::Usage(usage.to_owned()));
-                }
-                (true, _) => String::new(),
-            };
-            let secret = secret_input::read(add.key_file.as_deref(), &prompt, screen)?;
-            let body = body(&add, &secret)?;
-            let answer =
-                client.call_json(Method::POST, LIST, Some(&body), "the credential").await?;
-            let view: CredentialView = parsed(&answer, "the credential")?;
-            let told = format!(
-                "{} keeps {} for {}; turns use it from now on\n",
-                printable::line(&view.id, 80),
-                ending(&view.hint),
-                printable::line(&view.provider, 80)
-            );
-            (answer, told)
-        }
+        CredentialCommand::Add(add) => store_secret(&client, &add, screen).await?,
         CredentialCommand::Remove { credential } => {
             if !credential.starts_with("crd_") || !credential.chars().all(is_plain) {
                 let usage = format!(
@@ -169,6 +154,106 @@ pub(crate) async fn execute(args: CredentialArgs, screen: &mut Screen) -> Result
 
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// Keeps a secret for a provider. Says at once if nothing is known about the provider.
+async fn store_secret(
+    client: &Client,
+    add: &AddArgs,
+    screen: &mut Screen,
+) -> Result<(Value, String), CliError> {
+    let warning = check_provider(client, &add.provider).await?;
+    if let Some(warning) = &warning {
+        screen.err.say(warning)?;
+    }
+    let prompt = match (add.service_account, &add.aws_access_key) {
+        (false, None) => format!("API key for {}: ", add.provider),
+        (false, Some(id)) => format!("Secret access key of {id}: "),
+        (true, _) if add.key_file.is_none() && secret_input::is_typed() => {
+            let usage =
+                "the JSON of a service account has many lines: name its file with --key-file";
+            return Err(CliError::Usage(usage.to_owned()));
+        }
+        (true, _) => String::new(),
+    };
+    let secret = secret_input::read(add.key_file.as_deref(), &prompt, screen)?;
+    let mut body = body(add, &secret)?;
+    let old = if add.replace { find_credential(client, add).await? } else { None };
+    let answer = match old {
+        Some(id) => {
+            prepare_replacement(&mut body);
+            let path = format!("{LIST}/{id}");
+            client.call_json(Method::PATCH, &path, Some(&body), &id).await?
+        }
+        None => client.call_json(Method::POST, LIST, Some(&body), "the credential").await?,
+    };
+    let view: CredentialView = parsed(&answer, "the credential")?;
+    let (id, hint) = (printable::line(&view.id, 80), ending(&view.hint));
+    let provider = printable::line(&view.provider, 80);
+    let told = if warning.is_some() {
+        format!(
+            "{id} keeps {hint} for {provider}; turns use it once that provider is set up, and `opencode-cloud credential remove {id}` forgets it\n"
+        )
+    } else {
+        format!("{id} keeps {hint} for {provider}; turns use it from now on\n")
+    };
+    Ok((answer, told))
+}
+
+/// Returns the id of the organisation's credential that has the name already.
+async fn find_credential(client: &Client, add: &AddArgs) -> Result<Option<String>, CliError> {
+    let answer = client.get_json(LIST, "the list of credentials").await?;
+    let views: Vec<CredentialView> = parsed(&answer, "the list of credentials")?;
+    Ok(find_labelled(views, add))
+}
+
+fn find_labelled(views: Vec<CredentialView>, add: &AddArgs) -> Option<String> {
+    let mut views = views.into_iter();
+    let found = views.find(|view| {
+        view.owner.is_empty() && view.provider == add.provider && view.label == add.label
+    });
+    found.map(|view| view.id)
+}
+
+/// Makes the request for a new credential one for a new secret, which turns use. A credential keeps its provider.
+fn prepare_replacement(body: &mut Value) {
+    if let Some(members) = body.as_object_mut() {
+        members.remove("provider");
+        members.insert("active".to_owned(), json!(true));
+    }
+}
+
+/// Returns a warning if neither the catalog nor the organisation's settings have the provider.
+async fn check_provider(client: &Client, provider: &str) -> Result<Option<String>, CliError> {
+    let answer = match client.get_json("/provider", "the list of providers").await {
+        Ok(answer) => answer,
+        // Whoever may keep credentials need not see the providers.
+        Err(error) if error.is_refusal() => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let listed = answer["all"].as_array().into_iter().flatten();
+    let ids: Vec<&str> = listed.filter_map(|entry| entry["id"].as_str()).collect();
+    // A service without a catalog lists its own provider alone, and knows nothing of others.
+    if ids.len() < 2 || ids.contains(&provider) {
+        return Ok(None);
+    }
+    // The list leaves out what the organisation does not allow.
+    let answer = client.models_json(Some(provider), true).await?;
+    let mut models = answer["models"].as_array().into_iter().flatten();
+    let begin = format!("{provider}/");
+    if models.any(|model| model["id"].as_str().is_some_and(|id| id.starts_with(&begin))) {
+        return Ok(None);
+    }
+    Ok(Some(describe_unknown(provider, &ids)))
+}
+
+/// Says that no provider has this name, and which ones have a similar one.
+fn describe_unknown(provider: &str, ids: &[&str]) -> String {
+    let near = catalog::find_nearest(provider, ids.iter().copied());
+    let provider = printable::line(provider, 80);
+    let unknown = ResolveError::UnknownProvider { provider, near }.to_string();
+    let end = if unknown.ends_with('?') { "" } else { "." };
+    format!("{unknown}{end} Turns use the secret once a provider of that name is set up.")
 }
 
 /// Returns the request for a new credential.
@@ -248,6 +333,39 @@ mod tests {
         assert_eq!(account.expect("a body")["serviceAccount"]["type"], "service_account");
         let error = body(&add(&["--service-account"]), "sk-secret").expect_err("not JSON");
         assert!(!error.to_string().contains("sk-secret"), "{error}");
+    }
+
+    #[test]
+    fn only_the_organisations_secret_of_that_name_is_replaced() {
+        let views = || -> Vec<CredentialView> {
+            let view = |id: &str, provider: &str, owner: &str, label: &str| {
+                json!({ "id": id, "provider": provider, "owner": owner, "label": label,
+                    "kind": "api-key", "active": true, "updated": 0 })
+            };
+            let answer = json!([
+                view("crd_1", "other", "", "default"),
+                view("crd_2", "acme", "ann", "default"),
+                view("crd_3", "acme", "", "team"),
+                view("crd_4", "acme", "", "default"),
+            ]);
+            parsed(&answer, "the list").expect("a list")
+        };
+        let found = |words: &[&str]| find_labelled(views(), &add(words));
+        assert_eq!(found(&["--replace"]).as_deref(), Some("crd_4"));
+        assert_eq!(found(&["--label", "team"]).as_deref(), Some("crd_3"));
+        assert_eq!(found(&["--label", "new"]), None);
+        let mut request = body(&add(&["--replace"]), "sk-1").expect("a body");
+        prepare_replacement(&mut request);
+        assert_eq!(request, json!({ "label": "default", "active": true, "key": "sk-1" }));
+    }
+
+    #[test]
+    fn an_unknown_provider_is_named_with_similar_ones() {
+        let ids = ["anthropic", "openai", "groq"];
+        let text = describe_unknown("antropic", &ids);
+        assert!(text.contains("did you mean `anthropic`? Turns use"), "{text}");
+        let text = describe_unknown("a-server-of-ours", &ids);
+        assert!(text.contains("organisation's settings. Turns use"), "{text}");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct Whose {
     /// Of each person without a limit of their own
     #[arg(long)]
     pub each: bool,
-    /// Of this person, as `usage --by person --json` names them
+    /// Of this person or service account, by the id that `user list` shows
     #[arg(long, value_name = "ID")]
     pub person: Option<String>,
 }

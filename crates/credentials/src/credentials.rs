@@ -19,7 +19,7 @@ use crate::lost::unreadable;
 use crate::material::Material;
 use crate::service_account::{AccountSource, ServiceAccount};
 use crate::settings::{OAuthSettings, ProviderSettings, check_address};
-use crate::setup::{ClientSecret, ProviderSetup, Setups, oauth_of};
+use crate::setup::{self, ClientSecret, ProviderSetup, Setups, oauth_of};
 use crate::source::OAuthSource;
 use crate::stored::{self, OpenedSettings};
 use crate::vault::{Rewrapped, Vault};
@@ -113,7 +113,7 @@ impl Credentials {
     }
 
     /// Returns the credential for a turn of `user` at `provider`: the user's active one, or else the
-    /// organisation's. `None`: use the process's own, if it has one. One round trip.
+    /// organisation's. `None`: use the process's own, if it has one. One round trip, unless it finds a forgotten trial.
     ///
     /// # Errors
     /// The store fails, or the secret cannot be opened.
@@ -124,7 +124,12 @@ impl Credentials {
         provider: &str,
     ) -> Result<Option<Found>, CredentialsError> {
         let user = user.map(str::to_owned);
-        let found = self.store().credential_for(org, provider.to_owned(), user).await?;
+        let find = || self.store().credential_for(org, provider.to_owned(), user.clone());
+        let mut found = find().await?;
+        if found.as_ref().is_some_and(|stored| self.is_forgotten(&stored.row)) {
+            self.list(org).await?;
+            found = find().await?;
+        }
         let Some(stored) = found else { return Ok(None) };
         let (auth, env, binding) = self.opened(org, &stored).map_err(unreadable(&stored.row))?;
         let CredentialRow { id, owner, kind, .. } = stored.row;
@@ -239,11 +244,15 @@ impl Credentials {
         new
     }
 
-    /// Returns an organisation's credentials without their secrets.
+    /// Returns an organisation's credentials without their secrets, and without trials that nobody finished.
     ///
     /// # Errors
     /// The store fails.
     pub async fn list(&self, org: OrgId) -> Result<Vec<CredentialRow>, CredentialsError> {
+        let rows = self.store().credentials(org).await?;
+        if !self.end_key_trials(org, &rows).await? {
+            return Ok(rows);
+        }
         Ok(self.store().credentials(org).await?)
     }
 
@@ -318,7 +327,7 @@ impl Credentials {
     /// # Errors
     /// The store fails.
     pub async fn providers(&self, org: OrgId) -> Result<Vec<ProviderSetup>, CredentialsError> {
-        self.setups().all(org).await
+        self.read_settings(org).await?.iter().map(setup::read).collect()
     }
 
     /// Opens the hidden values in a row of provider settings, for one request. `None`: it has none sealed.
@@ -407,9 +416,8 @@ impl Credentials {
             let (id, version) = match (there.await?, sign_in) {
                 (None, _) => (String::from(CredentialId::mint(&mut self.mint())), 1),
                 (Some((id, version)), Some(_)) => (id, version + 1),
-                (Some(_), None) => {
-                    let message = format!("a credential called `{label}` is there already");
-                    return Err(CredentialsError::Conflict(message));
+                (Some((id, _)), None) => {
+                    return Err(CredentialsError::Conflict(describe_taken(&id, new)));
                 }
             };
             let sealed = key.seal(&Row { org, id: &id, version }, &material.to_bytes(&binding));
@@ -525,6 +533,14 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").finish_non_exhaustive()
     }
+}
+
+/// Says that a label is taken, and what to do.
+fn describe_taken(id: &str, NewSecret { provider, label, .. }: &NewSecret) -> String {
+    let named = if label == "default" { String::new() } else { format!(" --label '{label}'") };
+    format!(
+        "{provider} has a credential called `{label}` already: replace its secret with `opencode-cloud credential add {provider}{named} --replace` or `PATCH /platform/credential/{id}`, forget it with `opencode-cloud credential remove {id}`, or keep both with `--label NAME`"
+    )
 }
 
 /// The provider name of the settings for all providers.

@@ -27,6 +27,7 @@ mod setup;
 mod sign_in;
 mod source;
 mod stored;
+mod trial;
 mod vault;
 
 use std::time::Duration;
@@ -41,11 +42,14 @@ pub use hidden::{HIDDEN, hide};
 pub use lost::{SecretsState, StoredSecret};
 pub use material::{Material, SessionToken, Tokens};
 pub use service_account::ServiceAccount;
-pub use settings::{ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings, is_of_internet};
+pub use settings::{
+    ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings, ProviderTrial, is_of_internet,
+};
 pub use setup::{ClientSecret, ProviderSetup};
 pub use sign_in::{NewSignInRequest, NextStep, SignInProgress, SignInState};
 pub use store::{CredentialKind, CredentialRow, SignInMethod};
 pub use stored::OpenedSettings;
+pub use trial::ON_TRIAL;
 pub use vault::Rewrapped;
 
 /// The longest time that one process has the lease for a refresh or a poll.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::CredentialsError;
+use crate::hidden::{self, HIDDEN};
 
 const MAX_TEXT_BYTES: usize = 2_048;
 const MAX_ENTRIES: usize = 64;
@@ -27,6 +28,18 @@ pub struct ProviderSettings {
     /// the allowed models. The catalog interprets it.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub overrides: Map<String, Value>,
+    /// Somebody tries these settings with one request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<ProviderTrial>,
+}
+
+/// The mark of settings that somebody tries. Without an answer within ten minutes, the service sets up what was before.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ProviderTrial {
+    /// The `overrides` before. `None`: the provider had no settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Map<String, Value>>,
 }
 
 /// An OAuth client at a provider.
@@ -118,8 +131,18 @@ impl ProviderSettings {
             text("env", value)?;
             check_value(rules, name, value)?;
         }
+        let before = self.trial.as_ref().and_then(|trial| trial.before.clone());
+        if before.is_some_and(has_plain_secret) {
+            let message = "`trial.before` keeps no headers and no keys: try the settings under another provider's name";
+            return Err(CredentialsError::Invalid(message.to_owned()));
+        }
         self.oauth.as_ref().map_or(Ok(()), |oauth| oauth.check(rules))
     }
+}
+
+/// Returns whether a value of a header, or a key, stands in it as it is.
+fn has_plain_secret(mut overrides: Map<String, Value>) -> bool {
+    hidden::take(&mut overrides).values().any(|value| value != HIDDEN)
 }
 
 impl OAuthSettings {

@@ -55,10 +55,6 @@ pub(crate) struct Setups {
 }
 
 impl Setups {
-    pub(crate) async fn all(&self, org: OrgId) -> Result<Vec<ProviderSetup>, CredentialsError> {
-        self.vault.store.provider_settings(org).await?.iter().map(read).collect()
-    }
-
     pub(crate) async fn set(
         &self,
         org: OrgId,
@@ -211,7 +207,8 @@ pub(crate) fn oauth_of(row: &ProviderSetting) -> Result<Option<OAuthSettings>, C
     Ok(read(row)?.settings.oauth)
 }
 
-fn read(setting: &ProviderSetting) -> Result<ProviderSetup, CredentialsError> {
+/// Reads a row as people see it.
+pub(crate) fn read(setting: &ProviderSetting) -> Result<ProviderSetup, CredentialsError> {
     let Shown { mut settings, has_client_secret, .. } = Shown::of(setting)?;
     hidden::hide(&mut settings.overrides);
     let (provider, updated_ms) = (setting.provider.clone(), setting.updated_ms);

@@ -1,11 +1,13 @@
 //! The agent and the model that a request chooses.
 
+use std::cmp::Reverse;
+
 use domain::{ErrorCode, ModelRef, OrgId, SessionError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use settings::Effective;
 
-use super::models::shown_models;
+use super::models::{Shown, ShownProvider, shown_models};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::text::shown;
@@ -80,12 +82,30 @@ pub(crate) async fn has_model(
     if known.any(|provider| provider.entry.models.contains_key(&model.model)) {
         return Ok(());
     }
-    let (provider, asked, known) = (&own.provider, &model.model, &own.model);
-    let message = format!(
-        "there is no model `{provider}/{}`; did you mean `{provider}/{known}`?",
-        shown(asked)
-    );
+    let (provider, asked) = (&own.provider, shown(&model.model));
+    let mut meant = find_elsewhere(&listed, provider, &model.model);
+    if meant.is_empty() {
+        meant.push(format!("`{provider}/{}`", own.model));
+    }
+    let meant = meant.join(", ");
+    let message = format!("there is no model `{provider}/{asked}`; did you mean {meant}?");
     Err(ApiError::NoSuch(SessionError { code: ErrorCode::ModelUnknown.into(), message }))
+}
+
+/// Returns at most three models of this name that other providers have: first those that can be used, then those of
+/// their makers. A maker is who resellers name before the model, as in `openai/gpt-5`.
+fn find_elsewhere(listed: &Shown, own: &str, model: &str) -> Vec<String> {
+    const MOST: usize = 3;
+    let has = |provider: &ShownProvider, model: &str| provider.entry.models.contains_key(model);
+    let others = listed.providers.iter().filter(|it| it.entry.id != own && has(it, model));
+    let ranked = others.map(|it| {
+        let full = format!("{}/{model}", it.entry.id);
+        let resellers = listed.providers.iter().filter(|reseller| has(reseller, &full)).count();
+        ((it.source.is_none(), Reverse(resellers)), full)
+    });
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort_unstable();
+    ranked.into_iter().take(MOST).map(|(_, full)| format!("`{full}`")).collect()
 }
 
 /// Returns the agent's name, or an error that lists the known agents.

@@ -88,9 +88,9 @@ impl Basis {
         let (mut settings, mut credentialed) = (Vec::new(), BTreeSet::new());
         let feed = state.models().catalog.as_ref();
         if feed.is_some() {
-            let rows = state.store().provider_settings(org).await?;
+            let rows = state.credentials().read_settings(org).await?;
             settings = rows.into_iter().map(|row| (row.provider, row.settings)).collect();
-            let credentials = state.store().credentials(org).await?;
+            let credentials = state.credentials().list(org).await?;
             // API keys have no users, so turns use the organisation's credentials.
             let usable = credentials
                 .into_iter()

@@ -107,6 +107,11 @@ async fn models_are_listed_with_what_they_cost_and_only_those_that_are_allowed()
     assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
     assert!(refused.to_string().contains("did you mean `simulated/echo`?"), "{refused}");
     ok(&gateway, "POST", &sessions, key, Some(json!({ "model": "simulated/other" }))).await;
+    // A name without its provider is looked for at all providers, not only at the default one.
+    let (status, refused) =
+        call(&gateway, "POST", &sessions, key, Some(json!({ "model": "gpt-5-mini" }))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
+    assert!(refused.to_string().contains("did you mean `openai/gpt-5-mini`"), "{refused}");
     let (status, _) = call(&gateway, "GET", "/platform/model?al=true", key, None).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     Ok(())

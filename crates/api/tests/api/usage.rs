@@ -1,10 +1,12 @@
 //! Sums of usage, as clients ask for them.
 
+use access::OrgRole;
 use anyhow::Result;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::drain::{at, begin};
+use crate::logins::person;
 use crate::world::{World, call, ok, request, send};
 
 const PATH: &str = "/platform/usage";
@@ -90,6 +92,29 @@ async fn a_wrong_question_is_told_what_is_right() -> Result<()> {
             call(&gateway, "GET", &format!("{PATH}?{query}"), &world.key, None).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{query}: {answer}");
         assert!(answer.to_string().contains(told), "{query}: {answer}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_is_of_somebody_who_is_known() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let ada = person(&world, "ada", OrgRole::Owner).await?;
+    let set = async |whose: &str, usd: Value| {
+        let body = json!({ "whose": whose, "monthly_usd": usd });
+        call(&gateway, "PUT", "/platform/limit", &ada.key, Some(body)).await
+    };
+    for whose in ["organisation", "each", "usr_ada", "key_of_before"] {
+        let (status, told) = set(whose, json!(50)).await;
+        assert_eq!(status, StatusCode::OK, "{told}");
+    }
+    for whose in ["usr_nope", "svc_nope"] {
+        let (status, told) = set(whose, json!(50)).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{told}");
+        assert!(told.to_string().contains("opencode-cloud user list"), "{told}");
+        let (status, told) = set(whose, Value::Null).await;
+        assert_eq!(status, StatusCode::OK, "{told}");
     }
     Ok(())
 }

@@ -36,7 +36,11 @@ async fn a_turn_is_given_the_key_of_its_user_or_of_the_organisation() {
     assert_eq!(key(Some("bob")).await.as_deref(), Some("sk-team-0123456789"));
 
     let twice = process.add(org, new("", "team", "sk-other")).await;
-    assert!(matches!(twice, Err(CredentialsError::Conflict(_))), "{twice:?}");
+    let Err(CredentialsError::Conflict(told)) = twice else { panic!("{twice:?}") };
+    let removal = format!("credential remove {}", row.id);
+    for says in [removal.as_str(), "acme --label 'team' --replace`", "--label NAME"] {
+        assert!(told.contains(says), "{says}: {told}");
+    }
     let id = || row.id.parse().expect("an id");
     let rotated = Some(Material::ApiKey(Secret::new("sk-rotated-0123456789abcd")));
     let change = SecretChange { material: rotated, label: Some("main".into()), active: None };

@@ -6,6 +6,7 @@
 //! oidc       npm's oidc-provider and a browser for it
 //! accounts   our own server: it verifies what service accounts sign
 //! quirks     our own server: errors with the status 200, a second exchange, failures
+//! trials     keys and addresses whose trial nobody finished
 //! ```
 
 mod accounts;
@@ -15,4 +16,5 @@ mod keys;
 mod oidc;
 mod quirks;
 mod server;
+mod trials;
 mod world;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use access::Actor;
 use axum::Json;
 use axum::extract::State;
-use domain::TimestampMs;
+use domain::{OrgId, TimestampMs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{EACH_PERSON, ORGANISATION, Spent};
+use store::{EACH_PERSON, ORGANISATION, Spent, StoreError};
 
 use crate::ApiState;
 use crate::error::ApiError;
@@ -119,9 +120,31 @@ pub(crate) async fn set(
         }
     };
     let monthly = request.monthly_usd.map(nanos).transpose()?;
+    if monthly.is_some() {
+        check_person(&state, access.org, &whose).await?;
+    }
     let now = state.clock().now_ms();
     state.store().set_spending_limit(access.org, whose, monthly, now).await?;
     list(access, State(state)).await
+}
+
+/// Refuses the id of a person or service account whom the organisation does not have. Ids of another kind, such as
+/// those of keys, are taken as they are: usage names them too.
+async fn check_person(state: &ApiState, org: OrgId, whose: &str) -> Result<(), ApiError> {
+    if !whose.starts_with("usr_") && !whose.starts_with("svc_") {
+        return Ok(());
+    }
+    if let Ok(actor) = whose.parse::<Actor>() {
+        match state.store().principal(org, actor).await {
+            Ok(_) => return Ok(()),
+            Err(StoreError::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(ApiError::Invalid(format!(
+        "there is no person `{}` in the organisation: `opencode-cloud user list` lists them, with `--services` the service accounts",
+        shown(whose)
+    )))
 }
 
 fn is_id(text: &str) -> bool {

@@ -141,6 +141,8 @@ export interface ProviderSettings {
   oauth?: unknown;
   hasClientSecret?: boolean;
   updated?: number;
+  /** Somebody tries them. `before`: the overrides that were set before; absent when nothing was set. */
+  trial?: { before?: ProviderSettings['overrides'] } | null;
   [name: string]: unknown;
 }
 

@@ -1,8 +1,8 @@
 import { beforeEach, expect, it, vi } from 'vitest';
-import { Trial } from './trial.svelte';
+import { takeBack, Trial } from './trial.svelte';
 
 /** A service as far as a trial needs it: credentials, settings, models, and one model that answers or not. */
-function serve({ answers = true, before = [] as { id: string; label: string; active: boolean }[] } = {}) {
+function serve({ answers = true, before = [] as { id: string; label: string; active: boolean; created?: number; updated?: number }[] } = {}) {
   const state = {
     credentials: before.map((one) => ({ ...one, provider: 'acme', owner: '' })),
     providers: [] as Record<string, any>[],
@@ -109,4 +109,27 @@ it('a provider with secret headers is left alone', async () => {
   await at.tryServer();
   expect(at.wrong).toContain('headers of its own');
   expect(state.providers[0]!.overrides.api).toBe('http://old/v1');
+});
+
+it('a trial that a reload interrupts is taken back, and so is its server', async () => {
+  const kept = new Map<string, string>();
+  vi.stubGlobal('sessionStorage', {
+    getItem: (name: string) => kept.get(name) ?? null,
+    setItem: (name: string, text: string) => void kept.set(name, text),
+  });
+  const before = [
+    { id: 'crd_1', label: 'default', active: false, created: 1, updated: 7 },
+    { id: 'crd_2', label: 'older', active: false, created: 1, updated: 3 },
+    { id: 'crd_3', label: 'on trial', active: true, created: 7, updated: 7 },
+  ];
+  const { state, write } = serve({ before });
+  state.providers = [{ provider: 'acme', env: { A: 'b' }, overrides: { api: 'http://new/v1' }, trial: { before: { api: 'http://old/v1' } } }];
+  await takeBack();
+  expect(write()).toContain('on trial*');
+  kept.set('oc-trial', JSON.stringify({ acme: 'ses_1' }));
+  await takeBack();
+  expect([write(), kept.get('oc-trial')]).toEqual(['default* older', '{}']);
+  expect(state.asked).toContain('DELETE /platform/session/ses_1');
+  expect(state.providers[0]).toMatchObject({ env: { A: 'b' }, overrides: { api: 'http://old/v1' } });
+  expect(state.providers[0]!.trial).toBeUndefined();
 });

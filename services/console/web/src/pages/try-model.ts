@@ -5,8 +5,7 @@ import type { LogEvent, MessageView, ProjectView } from '../lib/types';
 
 const SECONDS = 60;
 
-export async function tryModel(model: string): Promise<{ ok: boolean; text: string }> {
-  const session = newId('ses');
+export async function tryModel(model: string, session = newId('ses')): Promise<{ ok: boolean; text: string }> {
   try {
     const project = await post<ProjectView>('/project/init', { directory: '/workspace' });
     await post(`/project/${project.id}/session`, { id: session, title: 'A trial of a model', model: modelRequest(model) });
