@@ -33,7 +33,9 @@ mod failing;
 mod looks;
 mod past;
 
-const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::Wait);
+/// One that reaches no boundary in the grace period, such as in a long answer or the pause before another attempt, is
+/// dropped: the next owner recovers its turn.
+const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::HandOver);
 const TAKE_OVER: TaskKind = TaskKind::new("take over a Location", OnError::Log, OnCancel::Abort);
 const PLACE: TaskKind = TaskKind::new("place a moved session", OnError::Log, OnCancel::Abort);
 const SAVE: TaskKind = TaskKind::new("save a Location's index", OnError::Log, OnCancel::Wait);
