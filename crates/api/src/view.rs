@@ -7,6 +7,7 @@ mod call;
 mod files;
 mod message;
 mod project;
+mod reference;
 mod repository;
 mod second;
 mod session;
@@ -23,6 +24,7 @@ pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message, part,
 };
 pub(crate) use project::ProjectView;
+pub(crate) use reference::{SelectedLines, refer_to_file};
 pub(crate) use repository::RepositoryView;
 pub(crate) use second::second_session;
 pub(crate) use session::SessionView;

@@ -43,10 +43,12 @@ pub enum ProfileError {
         source: io::Error,
     },
     /// The file is not a profile.
-    #[error("the client profile {} is not valid ({why}); correct it, or remove it and start the service again", path.display())]
+    #[error(
+        "{place}: the client profile is not valid ({why}); correct it, or remove it and start the service again"
+    )]
     Invalid {
-        /// The file.
-        path: PathBuf,
+        /// The file, with the line if the parser names one: `FILE:LINE`.
+        place: String,
         /// The parser's message.
         why: String,
     },
@@ -148,7 +150,7 @@ impl ProfileFile {
     /// When the file cannot be read, or is not a profile.
     pub fn read(&self) -> Result<Profile, ProfileError> {
         let text = self.text()?;
-        toml::from_str(&text).map_err(|error| self.invalid(&error))
+        toml::from_str(&text).map_err(|error| self.invalid(&text, &error))
     }
 
     /// Stores the key of the service at each of `urls`. The first URL becomes the default service, unless the default
@@ -229,7 +231,7 @@ impl ProfileFile {
         let _held: File = lock.map_err(|source| self.io("write", source))?;
         let text = self.text()?;
         let mut table: Table =
-            text.parse().map_err(|error: toml::de::Error| self.invalid(&error))?;
+            text.parse().map_err(|error: toml::de::Error| self.invalid(&text, &error))?;
         let result = change(&mut table);
         self.replace(&format!("{HEADER}{table}")).map_err(|source| self.io("write", source))?;
         Ok(result)
@@ -284,9 +286,12 @@ impl ProfileFile {
         ProfileError::Io { action, path: self.path.clone(), source }
     }
 
-    fn invalid(&self, error: &toml::de::Error) -> ProfileError {
+    fn invalid(&self, text: &str, error: &toml::de::Error) -> ProfileError {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map(|before| format!(":{}", before.matches('\n').count() + 1));
+        let place = format!("{}{}", self.path.display(), line.unwrap_or_default());
         // The surrounding text may contain a key.
-        ProfileError::Invalid { path: self.path.clone(), why: error.message().to_owned() }
+        ProfileError::Invalid { place, why: error.message().to_owned() }
     }
 }
 
@@ -388,10 +393,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = file(folder.path());
         file.make_folder().expect("a folder");
-        fs::write(file.path(), "url = oc_secret\n").expect("written");
+        fs::write(file.path(), "# mine\nurl = oc_secret\n").expect("written");
         let error = file.read().expect_err("not TOML").to_string();
         assert!(
-            error.contains("profile.toml is not valid") && !error.contains("oc_secret"),
+            error.contains("profile.toml:2: the client profile is not valid")
+                && !error.contains("oc_secret"),
             "{error}"
         );
         assert!(file.remember(&[HERE.to_owned()], "k").is_err(), "it is not overwritten");

@@ -97,9 +97,10 @@ impl Client {
         let answer = tokio::time::timeout(first_byte, Box::pin(self.transport.send(request)));
         let Ok(answer) = answer.await else {
             let waited = format!("no answer within {first_byte:?}");
-            return Err(LlmError::transport(Delivery::Ambiguous, &waited));
+            return Err(LlmError::transport(Delivery::Ambiguous, &waited).with_host(&address));
         };
-        let response = answer.map_err(|error| redacted(&sent.redactor, error.into()))?;
+        let response = answer
+            .map_err(|error| redacted(&sent.redactor, LlmError::from(error).with_host(&address)))?;
         if let Some(coding) = compression(&response.headers) {
             return Err(compressed(&response, coding));
         }

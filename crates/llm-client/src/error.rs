@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use llm_protocol::retry::Schedule;
 use llm_protocol::{DecodeError, Delivery, ErrorEvent, ErrorReason, ProviderError, truncate};
+use reqwest::Url;
 
 use crate::certificate::UNTRUSTED;
 use crate::endpoint::InvalidEndpoint;
@@ -25,7 +26,15 @@ pub struct LlmError {
     pub request_id: Option<String>,
     /// The provider's own advice about a retry, which overrides the reason.
     pub advice: Option<RetryAdvice>,
+    /// The host that was asked, with its port if the base URL names one, where the network failed before an answer.
+    pub host: Option<Box<str>>,
 }
+
+/// The name of a provider in our sentences, of which we know nothing else.
+const PROVIDER: &str = "the model provider";
+
+/// What HTTP says before the cause of a failure; our sentence says it better.
+const LAYERS: [&str; 2] = ["error sending request: ", "client error (Connect): "];
 
 /// A provider's advice about a retry: its header `x-should-retry`, which the SDKs of OpenAI and Anthropic
 /// obey over the status.
@@ -50,7 +59,17 @@ impl LlmError {
             provider_message: message,
             request_id: None,
             advice: None,
+            host: None,
         }
+    }
+
+    /// Names the host of the URL that was asked, and nothing else of the URL: the rest may hold a secret.
+    pub(crate) fn with_host(mut self, url: &Url) -> Self {
+        self.host = url.host_str().map(|host| match url.port() {
+            Some(port) => format!("{host}:{port}").into(),
+            None => host.into(),
+        });
+        self
     }
 
     /// Makes the error for a failure before anything was sent, such as a token that is not available.
@@ -89,7 +108,13 @@ impl LlmError {
         if self.is_untrusted() {
             return self.provider_message.clone();
         }
-        self.reason.user_message()
+        let text = self.reason.user_message();
+        match &self.host {
+            Some(host) if matches!(self.reason, ErrorReason::Transport { .. }) => {
+                text.replacen(PROVIDER, host, 1)
+            }
+            Some(_) | None => text,
+        }
     }
 
     fn is_untrusted(&self) -> bool {
@@ -201,7 +226,11 @@ impl From<InvalidEndpoint> for LlmError {
 
 impl From<TransportError> for LlmError {
     fn from(error: TransportError) -> Self {
-        let mut failed = Self::transport(error.delivery, &error.message);
+        let mut cause = error.message.as_str();
+        for layer in LAYERS {
+            cause = cause.strip_prefix(layer).unwrap_or(cause);
+        }
+        let mut failed = Self::transport(error.delivery, cause);
         // No other try changes a certificate.
         failed.advice = failed.is_untrusted().then_some(RetryAdvice::GiveUp);
         failed

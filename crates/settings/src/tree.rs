@@ -6,7 +6,7 @@ use jsonc_parser::ast::Value;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
+use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _, Spanned};
 
 /// The deepest value that is read. Settings need six levels.
 const MAX_DEPTH: usize = 32;
@@ -119,8 +119,10 @@ impl Node {
         let read = serde_saphyr::from_str_with_options(text, strict);
         let mut node: Self = read.map_err(|error: serde_saphyr::Error| {
             let line = error.location().map_or(0, |location| number(location.line()));
-            let text = error.to_string();
-            let why = text.lines().next().unwrap_or_default().to_owned();
+            // As a text, the error begins with a line of the YAML, which is none of the file.
+            let text = DefaultMessageFormatter.format_message(error.without_snippet());
+            let why = text.lines().next().unwrap_or_default();
+            let why = why.chars().filter(|c| !c.is_control()).collect();
             Unreadable { line: if line == 0 { above } else { line.saturating_add(above) }, why }
         })?;
         node.lower(above);
@@ -279,6 +281,8 @@ mod tests {
         assert_eq!(keys(&entries[1].value), [("git *", 4), ("*", 5)]);
         let error = Node::from_yaml("a: 1\nb: [\n", 1).expect_err("broken");
         assert!(error.line >= 3, "{error:?}");
+        // A newcomer read two lines, and one of them was wrong.
+        assert!(!error.why.is_empty() && !error.why.contains("column"), "{error:?}");
         assert!(Node::from_yaml("a: 1\na: 2\n", 1).is_err(), "twice");
     }
 

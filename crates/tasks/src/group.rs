@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{Instrument, debug, error, warn};
+use tracing::{Instrument, debug, error, info, warn};
 
 use crate::kind::{OnCancel, OnError, TaskKind};
 use crate::outcome::{EndedTask, Outcome, TaskFailure, describe, panic_message};
@@ -46,7 +46,7 @@ struct Node {
 /// The live tasks of a group and of groups below it, by an id that is unique in the process.
 #[derive(Default)]
 struct Roster {
-    live: BTreeMap<u64, &'static str>,
+    live: BTreeMap<u64, TaskKind>,
     /// The tasks that ended since the shutdown began. Bounded by the number of tasks that were live then or
     /// started during it.
     ended: Option<Vec<EndedTask>>,
@@ -152,7 +152,7 @@ impl TaskGroup {
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
         let group = self.clone();
-        let id = group.enlist(kind.name);
+        let id = group.enlist(kind);
         // Held until the end, so that every group above waits for this task.
         let held: Vec<_> = group.upwards().map(|node| node.tracker.token()).collect();
         let span = tracing::info_span!("task", task = kind.name, group = group.name());
@@ -196,6 +196,10 @@ impl TaskGroup {
         let reason = match outcome {
             Outcome::Finished | Outcome::Cancelled => {
                 debug!(task = kind.name, ?outcome, "task ended");
+                None
+            }
+            Outcome::Overran if kind.on_cancel == OnCancel::HandOver => {
+                debug!(task = kind.name, "task was dropped: others continue its work");
                 None
             }
             Outcome::Overran => {
@@ -249,8 +253,7 @@ impl TaskGroup {
         self.node.cancel.cancel();
         self.node.tracker.close();
         if timeout(grace, self.node.tracker.wait()).await.is_err() {
-            let names: Vec<_> = self.node.lock_roster().live.values().copied().collect();
-            warn!(group = self.name(), tasks = ?names, "tasks did not stop in time");
+            self.log_late();
             self.node.overrun.cancel();
             if timeout(DROP_PATIENCE, self.node.tracker.wait()).await.is_err() {
                 warn!(group = self.name(), "tasks are stuck between two awaits");
@@ -259,7 +262,25 @@ impl TaskGroup {
         self.node.overrun.cancel();
         let mut roster = self.node.lock_roster();
         let ended = roster.ended.take().unwrap_or_default();
-        ShutdownReport { ended, stuck: roster.live.values().copied().collect() }
+        ShutdownReport { ended, stuck: roster.live.values().map(|kind| kind.name).collect() }
+    }
+
+    /// Logs the tasks that are dropped because the grace period is over.
+    fn log_late(&self) {
+        let late: Vec<TaskKind> = self.node.lock_roster().live.values().copied().collect();
+        let (handed, late): (Vec<_>, Vec<_>) =
+            late.into_iter().partition(|kind| kind.on_cancel == OnCancel::HandOver);
+        if !handed.is_empty() {
+            let tasks = handed.len();
+            info!(
+                group = self.name(),
+                tasks, "tasks are dropped in the middle, as they may be: others continue their work"
+            );
+        }
+        if !late.is_empty() {
+            let names: Vec<_> = late.iter().map(|kind| kind.name).collect();
+            warn!(group = self.name(), tasks = ?names, "tasks did not stop in time");
+        }
     }
 
     /// Returns the number of live tasks of this group and those below.
@@ -268,11 +289,11 @@ impl TaskGroup {
         self.node.lock_roster().live.len()
     }
 
-    fn enlist(&self, name: &'static str) -> u64 {
+    fn enlist(&self, kind: TaskKind) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         for node in self.upwards() {
-            node.lock_roster().live.insert(id, name);
+            node.lock_roster().live.insert(id, kind);
         }
         id
     }

@@ -9,6 +9,7 @@ use super::*;
 const WAITS: TaskKind = TaskKind::new("waits", OnError::Log, OnCancel::Wait);
 const ABORTS: TaskKind = TaskKind::new("aborts", OnError::Log, OnCancel::Abort);
 const VITAL: TaskKind = TaskKind::new("vital", OnError::StopRole, OnCancel::Wait);
+const HANDS_OVER: TaskKind = TaskKind::new("hands over", OnError::Log, OnCancel::HandOver);
 const LONG: Duration = Duration::from_secs(10);
 
 fn ended(name: &'static str, outcome: Outcome) -> EndedTask {
@@ -42,6 +43,21 @@ async fn tasks_that_may_be_cut_are_dropped_at_once_and_the_others_after_the_grac
     let expected = [ended("aborts", Outcome::Cancelled), ended("waits", Outcome::Overran)];
     assert_eq!(report, ShutdownReport { ended: expected.into(), stuck: vec![] });
     assert!(!report.is_clean());
+}
+
+// A normal Ctrl-C warned of drains that were handed over as designed.
+#[tokio::test]
+async fn a_task_that_hands_over_has_the_grace_period_too() {
+    let group = TaskGroup::root("test");
+    let token = group.token();
+    group.spawn(HANDS_OVER, async move {
+        token.cancelled().await;
+        Ok::<_, Infallible>(())
+    });
+    group.spawn(HANDS_OVER, pending::<Result<(), Infallible>>());
+    let report = group.shutdown(Duration::from_millis(50)).await;
+    let expected = [ended("hands over", Outcome::Finished), ended("hands over", Outcome::Overran)];
+    assert_eq!(report, ShutdownReport { ended: expected.into(), stuck: vec![] });
 }
 
 #[tokio::test]

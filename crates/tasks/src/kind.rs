@@ -15,6 +15,9 @@ pub enum OnCancel {
     /// It watches the group's token and ends at a point of its choice within the shutdown's grace period.
     /// After that, it is dropped at its next await.
     Wait,
+    /// Like [`OnCancel::Wait`], for work that may not end in time by design: it is durable, and others continue what is
+    /// dropped. So that is no warning.
+    HandOver,
     /// It is dropped at its next await. Only for work that may stop anywhere.
     Abort,
 }

@@ -1,12 +1,14 @@
 //! Settings of servers from a file and from secret files: a TOML file < `OPENCODE_CLOUD_*` < flags.
 //!
 //! A key of the file is a flag without its dashes: `data-dir = "/srv/oc"`. Each becomes that flag, in front of the
-//! typed arguments. So only clap knows the valid keys, and it refuses unknown ones.
+//! typed arguments. So only clap knows the valid keys and values: each is tried alone first, so that what it refuses is
+//! told with the name of the file.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use toml::{Table, Value};
 
 use cli::CliError;
@@ -50,9 +52,14 @@ pub(crate) fn expand(
     if is_server && !manages {
         let file = take_config(&mut args)?.or_else(|| env("OPENCODE_CLOUD_CONFIG"));
         if let Some(file) = file {
-            for (key, value) in read(Path::new(&file))? {
+            let file = Path::new(&file);
+            for (key, value) in read(file)? {
                 if env(&variable(&key)).is_none() {
-                    settings.extend(flag(&key, &value)?);
+                    let flag = flag(&key, &value)
+                        .map_err(|why| CliError::Usage(format!("{}: {why}", file.display())))?;
+                    check_setting(subcommand, &key, flag.as_ref())
+                        .map_err(|why| CliError::Usage(format!("{}: {why}", file.display())))?;
+                    settings.extend(flag);
                 }
             }
         }
@@ -126,12 +133,14 @@ fn read(file: &Path) -> Result<Table, CliError> {
         CliError::Usage(format!("--config: {} cannot be read: {error}", file.display()))
     })?;
     text.parse().map_err(|error: toml::de::Error| {
-        CliError::Usage(format!("--config: {} is not TOML: {}", file.display(), error.message()))
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        CliError::Usage(format!("{}:{line}: {}", file.display(), error.message()))
     })
 }
 
-/// Returns a setting as a flag. `true` is a flag without a value, `false` is no flag.
-fn flag(key: &str, value: &Value) -> Result<Option<OsString>, CliError> {
+/// Returns a setting as a flag. `true` is a flag without a value, `false` is no flag. An error says why it is none.
+fn flag(key: &str, value: &Value) -> Result<Option<OsString>, String> {
     let text = match value {
         Value::Boolean(true) => return Ok(Some(format!("--{key}").into())),
         Value::Boolean(false) => return Ok(None),
@@ -142,12 +151,51 @@ fn flag(key: &str, value: &Value) -> Result<Option<OsString>, CliError> {
             items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
         }
         Value::Array(_) | Value::Table(_) | Value::Datetime(_) => {
-            return Err(CliError::Usage(format!(
-                "--config: `{key}` is no plain setting; each key is a flag without its dashes"
-            )));
+            return Err(format!(
+                "`{key}` is no plain setting; each key is a flag without its dashes"
+            ));
         }
     };
     Ok(Some(format!("--{key}={text}").into()))
+}
+
+/// Tries a setting alone, `flag` as its flag if it is not off. An error says what is wrong with it, without the file.
+fn check_setting(subcommand: &Command, key: &str, flag: Option<&OsString>) -> Result<(), String> {
+    let name = OsString::from(subcommand.get_name());
+    let tried = flag.cloned().unwrap_or_else(|| OsString::from(format!("--{key}")));
+    let Err(error) = subcommand.clone().try_get_matches_from([name, tried]) else { return Ok(()) };
+    let text_of = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(_) | None => None,
+    };
+    // Whatever else is wrong, such as a flag that is missing, may be right on the whole command line.
+    let Some(argument) = text_of(ContextKind::InvalidArg) else { return Ok(()) };
+    let dashed = format!("--{key}");
+    if argument.split([' ', '=', '[']).next() != Some(dashed.as_str()) {
+        return Ok(());
+    }
+    if error.kind() == ErrorKind::UnknownArgument {
+        let near = text_of(ContextKind::SuggestedArg).map(|near| near.trim_start_matches('-'));
+        let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+        return Err(format!("there is no setting '{key}'{near}"));
+    }
+    let is_wrong = [
+        ErrorKind::InvalidValue,
+        ErrorKind::NoEquals,
+        ErrorKind::TooFewValues,
+        ErrorKind::TooManyValues,
+        ErrorKind::ValueValidation,
+        ErrorKind::WrongNumberOfValues,
+    ]
+    .contains(&error.kind());
+    if flag.is_none() || !is_wrong {
+        return Ok(());
+    }
+    // Its first paragraph is the error, and the others are about the command line.
+    let told = error.to_string();
+    let told: Vec<&str> = told.lines().map(str::trim).take_while(|it| !it.is_empty()).collect();
+    let told = told.join(" ").replace(&format!(" for '{argument}'"), "");
+    Err(format!("{key}: {}", told.trim_start_matches("error: ")))
 }
 
 #[cfg(test)]
@@ -254,7 +302,32 @@ mod tests {
     fn what_is_no_setting_is_refused_and_clients_take_none() {
         let (_folder, path) = file("[table]\nx = 1\n");
         let error = expanded(&format!("oc up --config={path}"), &[]).expect_err("a table");
-        assert!(error.contains("no plain setting"), "{error}");
+        assert!(error.contains("no plain setting") && error.starts_with(&path), "{error}");
         assert_eq!(expanded("oc run hello", &[]).expect("as typed"), ["oc", "run", "hello"]);
+    }
+    // A newcomer read `unexpected argument '--prot' found` about a file.
+    #[test]
+    fn an_error_in_the_file_names_the_file() {
+        for (text, says) in [
+            ("prot = 4097\n", ": there is no setting 'prot'; did you mean 'port'?"),
+            ("no-such-thing-at-all = false\n", ": there is no setting 'no-such-thing-at-all'"),
+            ("port = \"x\"\n", ": port: invalid value 'x': "),
+            ("model-protocol = \"x\"\n", ": model-protocol: invalid value 'x'"),
+            ("allow-local-paths = \"x\"\n", ": allow-local-paths: "),
+            ("port = 5000\nmodel = m\n", ":2: "),
+            ("port = 5000\n\nport = 5001\n", ":3: "),
+        ] {
+            let (_folder, path) = file(text);
+            let error = expanded(&format!("oc up --config={path}"), &[]).expect_err(text);
+            assert!(error.starts_with(&format!("{path}{says}")), "{error}");
+            assert!(!error.contains("--help") && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_off_needs_no_value() {
+        let (_folder, path) = file("allow-local-paths = false\nport = false\n");
+        let words = expanded(&format!("oc up --config {path}"), &[]).expect("settings");
+        assert_eq!(words, ["oc", "up"]);
     }
 }

@@ -22,7 +22,7 @@ use crate::fair::FairQueue;
 use crate::heartbeat::{LeaseChange, Pulse};
 use crate::location::{TakeoverError, take_over};
 use crate::options::{WorkerOptions, WorkerParts};
-use crate::setbacks::Setbacks;
+use crate::setbacks::{Noted, Setbacks};
 use crate::strikes::Strikes;
 use crate::sweep::{Found, LookError};
 use crate::told::Tells;
@@ -33,7 +33,9 @@ mod failing;
 mod looks;
 mod past;
 
-const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::Wait);
+/// One that reaches no boundary in the grace period, such as in a long answer or the pause before another attempt, is
+/// dropped: the next owner recovers its turn.
+const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::HandOver);
 const TAKE_OVER: TaskKind = TaskKind::new("take over a Location", OnError::Log, OnCancel::Abort);
 const PLACE: TaskKind = TaskKind::new("place a moved session", OnError::Log, OnCancel::Abort);
 const SAVE: TaskKind = TaskKind::new("save a Location's index", OnError::Log, OnCancel::Wait);
@@ -264,7 +266,10 @@ impl Executor {
         match result {
             Ok(workspace) => {
                 debug!(location.id = %at.location, %token, "the Location is ours");
-                self.setbacks.clear(at);
+                if self.setbacks.clear(at) && workspace.unavailable().is_none() {
+                    // As loud as the line about its begin, so that who read that one reads this one.
+                    warn!(location.id = %at.location, "the Location can be had again");
+                }
                 self.open(at, workspace);
             }
             Err(TakeoverError::Store(StoreError::Superseded)) => {
@@ -274,8 +279,20 @@ impl Executor {
             Err(TakeoverError::Away { shown, error, patience }) => {
                 let SessionError { code, message } = &error;
                 let now = self.parts.runtime.clock.monotonic();
-                let told = self.setbacks.note(at, now, patience);
-                warn!(location.id = %at.location, %code, %message, told, "the Location cannot be had");
+                let Noted { told, is_news } = self.setbacks.note(at, now, patience);
+                let location = &at.location;
+                match (is_news, told) {
+                    (true, false) => {
+                        warn!(location.id = %location, %code, %message, "the Location cannot be had: it is tried again");
+                    }
+                    (true, true) => {
+                        warn!(location.id = %location, %code, %message, "the Location cannot be had: its sessions are told, \
+                            and the next prompt tries again");
+                    }
+                    (false, _) => {
+                        debug!(location.id = %location, %code, %message, told, "the Location cannot be had");
+                    }
+                }
                 if told {
                     self.open(at, Workspace::missing(shown, error));
                 } else {

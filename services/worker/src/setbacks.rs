@@ -51,19 +51,33 @@ struct Setback {
     since: Duration,
     last: Duration,
     failures: u32,
+    /// Whether the sessions have been told.
+    told: bool,
     patience: Patience,
 }
 
+/// What a failure means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// The Location has been unavailable for so long that its sessions must be told.
+    pub(crate) told: bool,
+    /// The trouble begins, or its sessions must be told for the first time: any other failure is a repetition.
+    pub(crate) is_news: bool,
+}
+
 impl Setbacks {
-    /// Notes a failure. Returns whether the Location has been unavailable for so long that its sessions must be told.
-    pub(crate) fn note(&mut self, at: &LocationRef, now: Duration, patience: Patience) -> bool {
+    /// Notes a failure.
+    pub(crate) fn note(&mut self, at: &LocationRef, now: Duration, patience: Patience) -> Noted {
         self.0.retain(|_, setback| setback.last + setback.patience.forgotten_after >= now);
-        let first = Setback { since: now, last: now, failures: 0, patience };
+        let first = Setback { since: now, last: now, failures: 0, told: false, patience };
         let setback = self.0.entry(at.clone()).or_insert(first);
         setback.last = now;
         setback.failures = setback.failures.saturating_add(1);
         setback.patience = patience;
-        setback.since + patience.told_after <= now
+        let told = setback.since + patience.told_after <= now;
+        let is_news = setback.failures == 1 || (told && !setback.told);
+        setback.told |= told;
+        Noted { told, is_news }
     }
 
     /// Returns the pause before the next try: none once the sessions have been told, because their users wait.
@@ -81,9 +95,9 @@ impl Setbacks {
         }
     }
 
-    /// Notes that the Location was taken over.
-    pub(crate) fn clear(&mut self, at: &LocationRef) {
-        self.0.remove(at);
+    /// Notes that the Location was taken over. Returns whether that had failed before.
+    pub(crate) fn clear(&mut self, at: &LocationRef) -> bool {
+        self.0.remove(at).is_some()
     }
 }
 
@@ -112,7 +126,7 @@ mod tests {
             let (mut setbacks, at) = (Setbacks::default(), location("loc_a"));
             let (mut now, mut tries) = (Duration::from_secs(1_000), 0);
             let begun = now;
-            while !setbacks.note(&at, now, patience) {
+            while !setbacks.note(&at, now, patience).told {
                 let pause = setbacks.pause(&at, now);
                 assert!((SHORTEST.mul_f64(0.75)..=longest_pause).contains(&pause), "{pause:?}");
                 now += pause;
@@ -123,12 +137,27 @@ mod tests {
             assert!(expected.contains(&tries), "{tries} tries");
             assert_eq!(setbacks.pause(&at, now), Duration::ZERO, "its users wait for an answer");
             assert_eq!(setbacks.pause(&location("loc_b"), now), Duration::ZERO);
-            setbacks.clear(&at);
-            assert!(!setbacks.note(&at, now, patience), "it was there in between");
+            assert!(setbacks.clear(&at) && !setbacks.clear(&at));
+            assert!(!setbacks.note(&at, now, patience).told, "it was there in between");
             let later = now + forgotten_after + told_after;
-            assert!(!setbacks.note(&at, later, patience), "an old failure does not count");
+            assert!(!setbacks.note(&at, later, patience).told, "an old failure does not count");
         }
     }
+
+    // An unreachable repository gave 30 lines a minute in the terminal of `up`.
+    #[test]
+    fn only_the_begin_and_the_end_of_patience_are_news() {
+        let (mut setbacks, at) = (Setbacks::default(), location("loc_a"));
+        let mut news = Vec::new();
+        for second in (0..=120).step_by(4) {
+            let now = Duration::from_secs(1_000 + second);
+            if setbacks.note(&at, now, Patience::FILES).is_news {
+                news.push(second);
+            }
+        }
+        assert_eq!(news, [0, 60]);
+    }
+
     // Attack 1 of production: those that failed together came back together.
     #[test]
     fn locations_that_failed_together_are_tried_apart() {

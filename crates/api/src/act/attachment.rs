@@ -7,6 +7,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::ApiError;
 use crate::text::{plain, shown};
+use crate::view::{SelectedLines, refer_to_file};
 
 /// The most bytes of an attached file.
 pub(super) const MAX_FILE_BYTES: usize = 256 * 1024;
@@ -84,20 +85,7 @@ impl Attachment<'_> {
             let message = format!("{} has a path that cannot be read: {INSTEAD}", self.named());
             return Err(ApiError::Invalid(message));
         }
-        Ok(match SelectedLines::read(rest) {
-            None => format!("The prompt refers to {path}: read it before you answer."),
-            Some(SelectedLines { first, last: None }) => {
-                format!(
-                    "The prompt refers to {path} from line {first} on: read that before you answer."
-                )
-            }
-            Some(SelectedLines { first, last: Some(last) }) if first == last => {
-                format!("The prompt refers to line {first} of {path}: read it before you answer.")
-            }
-            Some(SelectedLines { first, last: Some(last) }) => format!(
-                "The prompt refers to lines {first} to {last} of {path}: read them before you answer."
-            ),
-        })
+        Ok(refer_to_file(&path, read_selection(rest)))
     }
 
     fn name(&self) -> String {
@@ -124,37 +112,27 @@ impl Attachment<'_> {
     }
 }
 
-/// The lines of a file that a person has selected, from 1, both included.
-#[derive(Debug, PartialEq, Eq)]
-struct SelectedLines {
-    first: u32,
-    /// `None`: to the end of the file.
-    last: Option<u32>,
-}
-
-impl SelectedLines {
-    /// Reads the end of a `file:` URL: `?start=3&end=5`, or `#L3-L5` as code hosts write it. Anything else selects nothing.
-    fn read(rest: &str) -> Option<Self> {
-        let (query, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-        let query = query.strip_prefix('?').unwrap_or_default();
-        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        let find = |name: &str| {
-            let value = pairs.clone().find(|(key, _)| *key == name)?.1;
-            value.trim().parse::<u32>().ok()
-        };
-        let (first, last) = match find("start") {
-            Some(first) => (first, find("end")),
-            None => {
-                let lines = fragment.strip_prefix('L')?;
-                let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
-                let last = last.strip_prefix('L').unwrap_or(last);
-                (first.parse().ok()?, last.parse().ok())
-            }
-        };
-        let first = first.max(1);
-        // Some editors count an empty selection as one that ends before it begins.
-        Some(Self { first, last: last.map(|last| last.max(first)) })
-    }
+/// Reads the end of a `file:` URL: `?start=3&end=5`, or `#L3-L5` as code hosts write it. Anything else selects nothing.
+fn read_selection(rest: &str) -> Option<SelectedLines> {
+    let (query, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let query = query.strip_prefix('?').unwrap_or_default();
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let find = |name: &str| {
+        let value = pairs.clone().find(|(key, _)| *key == name)?.1;
+        value.trim().parse::<u32>().ok()
+    };
+    let (first, last) = match find("start") {
+        Some(first) => (first, find("end")),
+        None => {
+            let lines = fragment.strip_prefix('L')?;
+            let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+            let last = last.strip_prefix('L').unwrap_or(last);
+            (first.parse().ok()?, last.parse().ok())
+        }
+    };
+    let first = first.max(1);
+    // Some editors count an empty selection as one that ends before it begins.
+    Some(SelectedLines { first, last: last.map(|last| last.max(first)) })
 }
 
 /// Returns whether files of this type are no text, whatever their bytes.

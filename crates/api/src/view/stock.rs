@@ -5,6 +5,7 @@ use super::message::{
     MessageInfo, MessageView, PartBody, PartView, PathView, RunView, SessionContext,
     interrupted_view,
 };
+use super::reference::is_file_reference;
 use super::stock_tool::as_stock_tool;
 
 /// The end of the ids of a checkpoint's text.
@@ -56,8 +57,8 @@ pub(crate) fn all_as_stock(context: &SessionContext, view: MessageView) -> Vec<M
     vec![question, answer]
 }
 
-/// Turns a notice into a user's message with a synthetic text, and gives tools the names and shapes of the released
-/// ones. A checkpoint becomes more than one message, so it stays as it is.
+/// Turns a notice into a user's message with a synthetic text, hides our parts of a prompt, and gives tools the names
+/// and shapes of the released ones. A checkpoint becomes more than one message, so it stays as it is.
 pub(crate) fn as_stock(context: &SessionContext, mut view: MessageView) -> MessageView {
     let (agent, model) = (context.agent.clone(), (&context.model).into());
     match view.info {
@@ -77,9 +78,26 @@ pub(crate) fn as_stock(context: &SessionContext, mut view: MessageView) -> Messa
             }
             view.parts = view.parts.into_iter().map(part_as_stock).collect();
         }
-        MessageInfo::User { .. } => {}
+        MessageInfo::User { .. } => hide_references(&mut view.parts),
     }
     view
+}
+
+/// Marks our references to files in a prompt as synthetic, so that clients neither show them nor put them into a draft.
+/// One that is the whole prompt stays: somebody sent it.
+fn hide_references(parts: &mut [PartView]) {
+    if parts.iter().all(is_our_reference) {
+        return;
+    }
+    for part in parts.iter_mut().filter(|part| is_our_reference(part)) {
+        if let PartBody::Text { synthetic, .. } = &mut part.body {
+            *synthetic = Some(true);
+        }
+    }
+}
+
+fn is_our_reference(part: &PartView) -> bool {
+    matches!(&part.body, PartBody::Text { text, .. } if is_file_reference(text))
 }
 
 /// Gives the part of a tool the name and the shape of the released one. Any other part of an assistant's message stays

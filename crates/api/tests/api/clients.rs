@@ -56,6 +56,26 @@ async fn an_attached_text_file_is_a_part_that_the_model_reads() -> Result<()> {
     Ok(())
 }
 
+// A newcomer saw our part of the prompt as their own words, and `/undo` put it into the draft.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_reference_to_a_file_is_synthetic() -> Result<()> {
+    let world = World::new().await?;
+    let (gateway, key) = (world.gateway(), world.key.as_str());
+    let id = session(&gateway, key).await?;
+    let file = json!({ "type": "file", "mime": "text/plain", "url": "file:///w/README.md" });
+    let text = json!({ "type": "text", "text": "Explain @README.md" });
+    let prompt = json!({ "parts": [text, file], "noReply": true });
+    let path = format!("/session/{id}/message");
+    ok(&gateway, "POST", &path, key, Some(prompt)).await;
+    let shown = ok(&gateway, "GET", &path, key, None).await;
+    let parts = shown[0]["parts"].as_array().context("parts")?;
+    assert_eq!(parts[0]["text"], "Explain @README.md");
+    ensure!(parts[0].get("synthetic").is_none(), "{shown}");
+    assert_eq!(parts[1]["text"], "The prompt refers to /w/README.md: read it before you answer.");
+    assert_eq!(parts[1]["synthetic"], true);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directories_of_projects_are_found_and_nothing_else() -> Result<()> {
     let world = World::new().await?;

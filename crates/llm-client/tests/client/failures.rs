@@ -42,6 +42,7 @@ async fn a_rate_limit_tells_its_wait() {
             provider_message: "Slow down.".to_owned(),
             request_id: Some("req_1".to_owned()),
             advice: None,
+            host: None,
         }
     );
     assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
@@ -208,6 +209,24 @@ async fn a_refused_connection_was_not_sent() {
     assert_eq!((error.delivery, error.status), (Delivery::NotSent, None));
     assert!(error.to_string().contains("refused"), "{error}");
     assert!(error.to_string().contains("check the base URL"), "{error}");
+}
+
+// A newcomer read that "the model provider" cannot be reached, five times, and no host.
+#[tokio::test]
+async fn a_network_failure_names_the_host_and_nothing_more() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = listener.local_addr().unwrap();
+    drop(listener);
+    let endpoint = Endpoint::new(format!("http://{host}/hidden-path?key=hidden-key"));
+    let body = Bytes::from_static(BODY);
+    let error =
+        client().on(Route::new(Protocol::OpenAiChat, "m", endpoint)).send(body).await.unwrap_err();
+    let told = error.to_string();
+    assert!(told.starts_with(&format!("{host} cannot be reached: ")), "{told}");
+    assert!(error.event().message.starts_with(&host.to_string()), "{told}");
+    for unwanted in ["hidden", "model provider", "error sending request", "client error"] {
+        assert!(!told.contains(unwanted), "{told}");
+    }
 }
 
 #[tokio::test]

@@ -230,8 +230,10 @@ async fn find(
         }
         let lists =
             [Protocol::OpenAiChat, Protocol::OpenAiResponses].contains(&args.model_protocol);
-        let names =
-            if lists && args.model.is_none() { list_names(own, &endpoint).await } else { None };
+        let names = if lists { list_names(own, &endpoint).await } else { None };
+        if lists && names.is_none() {
+            tracing::warn!(url, "the model server does not answer yet; turns fail until it does");
+        }
         let listed = names.as_ref().and_then(|names| names.first().cloned());
         let model = match &args.model {
             Some(model) => model.clone(),
@@ -251,7 +253,12 @@ async fn find(
         let pending =
             |name| PendingModels { client: own.clone(), endpoint: endpoint.clone(), name, served };
         if args.model.is_some() {
-            models.pending = lists.then(|| pending(None));
+            match names {
+                Some(names) => {
+                    let _set_once = models.served.set(names);
+                }
+                None => models.pending = lists.then(|| pending(None)),
+            }
         } else {
             // The name stays valid in all processes: a gateway that knew no better may have given it to clients.
             let name = Arc::new(OnceLock::new());
@@ -261,10 +268,6 @@ async fn find(
                     let _set_once = models.served.set(names.unwrap_or_default());
                 }
                 None => {
-                    tracing::warn!(
-                        url,
-                        "the model server does not answer yet; turns fail until it does, unless --model names its model"
-                    );
                     models.later = Some(name.clone());
                     models.pending = Some(pending(Some(name.clone())));
                 }
@@ -456,6 +459,25 @@ mod tests {
         assert_eq!(name.get().map(String::as_str), Some(simulated_model::MODEL));
         assert_eq!(shown.get().model, simulated_model::MODEL, "a gateway shows it");
         root.shutdown(Duration::from_secs(2)).await;
+        server.shutdown().await;
+    }
+
+    // A newcomer's `up` was ready, without a warning that nothing answers at the port of --model-url.
+    #[tokio::test]
+    async fn a_server_is_asked_at_the_start_whoever_names_the_model() {
+        let options = simulated_model::Options::default();
+        let server = SimulatedModel::start(options).await.expect("it starts");
+        let there = format!("--model-url={}", server.url());
+        let egress = egress::Egress::new(&egress::EgressOptions::default()).expect("a client");
+        for (url, answers) in [(there.as_str(), true), ("--model-url=http://127.0.0.1:1/v1", false)]
+        {
+            for words in [&[url][..], &[url, "--model=mine"]] {
+                let models = super::models(&args(words), &catalog::shipped(), &egress).await;
+                let models = models.expect("it starts");
+                assert_eq!(models.pending.is_none(), answers, "{words:?}");
+                assert_eq!(models.served.get().is_some(), answers, "{words:?}");
+            }
+        }
         server.shutdown().await;
     }
 

@@ -29,7 +29,7 @@ use session::{Runtime, SnapshotSettings};
 use signals::{Hint, SessionHint, Topic};
 use store::{FillNote, OriginFault, OriginRow, StoreError};
 use tokio::sync::Semaphore;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use workspaces::{Address, FillBounds, Pinned};
 
 pub(crate) use fault::Fault;
@@ -215,7 +215,16 @@ impl Fill<'_> {
             Fault::Later(text) => ("later", text.clone()),
             Fault::Ends { code, text } => (*code, text.clone()),
         };
-        warn!(location.id = %self.at.location, code, text, "the workspace is not filled");
+        let location = &self.at.location;
+        match fault {
+            Fault::Ends { .. } => {
+                warn!(location.id = %location, code, text, "the workspace is not filled");
+            }
+            // It is tried again, and the executor says so once, with the same reason.
+            Fault::Store(_) | Fault::Later(_) => {
+                debug!(location.id = %location, code, text, "the workspace is not filled");
+            }
+        }
         let note = FillNote::Fault(OriginFault { code: code.to_owned(), text });
         if let Err(error) = self.note(note).await {
             warn!(%error, "the reason is not kept");
