@@ -274,7 +274,8 @@ impl TaskGroup {
             let tasks = handed.len();
             info!(
                 group = self.name(),
-                tasks, "tasks are dropped in the middle, as they may be: others continue their work"
+                tasks,
+                "tasks are dropped in the middle, as they may be: others continue their work"
             );
         }
         if !late.is_empty() {
