@@ -1,5 +1,7 @@
 //! Reverts, Captures, Moves and Forks in the fold; and a fold in pieces, some of them taken back, equals the fold of
 //! everything.
+//!
+//! Long because all of it is told by one small language of events.
 
 use domain::{
     CallId, CompactionEnded, CompactionReason, CompactionStarted, ContextUpdated, Delivery,

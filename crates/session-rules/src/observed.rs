@@ -172,9 +172,17 @@ fn told(history: &History) -> Option<ContextSnapshot> {
 }
 
 fn unavailable(blocked: &Blocked) -> SessionError {
+    // The kernel's words.
+    let is_closed = |(_, why): &(_, String)| why.starts_with("Permission denied");
+    let advice = if blocked.sources.iter().all(is_closed) {
+        "the service's user may not read the session's directory: give it the right to, then send another prompt, or \
+         begin a session in another directory"
+    } else {
+        "send another prompt to try again"
+    };
     SessionError {
         code: ErrorCode::ContextUnavailable.into(),
-        message: format!("{blocked}; send another prompt to try again"),
+        message: format!("{blocked}; {advice}"),
     }
 }
 
@@ -276,6 +284,18 @@ mod tests {
 
     fn set(history: &mut History, value: &str) {
         push(history, EntrySet { key: "ticket".into(), value: value.into() });
+    }
+
+    // A newcomer was told to send another prompt.
+    #[test]
+    fn a_closed_directory_is_told_with_what_to_do() {
+        let told = |why: &str| {
+            let sources = vec![(DATE_KEY, why.to_owned())];
+            unavailable(&Blocked { sources }).message
+        };
+        let closed = told("Permission denied (os error 13)");
+        assert!(closed.contains("may not read the session's directory"), "{closed}");
+        assert!(told("asleep").ends_with("; send another prompt to try again"));
     }
 
     #[test]

@@ -66,9 +66,8 @@ async fn our_reference_to_a_file_is_synthetic() -> Result<()> {
     let text = json!({ "type": "text", "text": "Explain @README.md" });
     let prompt = json!({ "parts": [text, file], "noReply": true });
     let path = format!("/session/{id}/message");
-    ok(&gateway, "POST", &path, key, Some(prompt)).await;
-    let shown = ok(&gateway, "GET", &path, key, None).await;
-    let parts = shown[0]["parts"].as_array().context("parts")?;
+    let shown = ok(&gateway, "POST", &path, key, Some(prompt)).await;
+    let parts = shown["parts"].as_array().context("parts")?;
     assert_eq!(parts[0]["text"], "Explain @README.md");
     ensure!(parts[0].get("synthetic").is_none(), "{shown}");
     assert_eq!(parts[1]["text"], "The prompt refers to /w/README.md: read it before you answer.");

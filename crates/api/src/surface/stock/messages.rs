@@ -25,7 +25,7 @@ use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::limit::MessageQuery;
 use crate::surface::paged::{JsonText, Paged, link_to_next};
 use crate::text::id;
-use crate::view::{MessageView, all_as_stock, message};
+use crate::view::{MessageView, all_as_stock, as_stock, message};
 
 /// After this time the answer begins with white space, which JSON allows, so that no proxy closes the connection.
 /// From then on its status is 200.
@@ -71,7 +71,8 @@ pub(crate) async fn post(
     if request.no_reply.unwrap_or(false) {
         let row = state.store().session(access.org, session).await?;
         let admitted = admit(&state, &access, row.at.session.clone(), request).await?;
-        let view = message(&context(&state, &row), &prompt_row(&admitted));
+        let context = context(&state, &row);
+        let view = as_stock(&context, message(&context, &prompt_row(&admitted)));
         return Ok(Json(view).into_response());
     }
     answered(state, &access, session, request, &headers, keep_message).await
