@@ -33,7 +33,7 @@ pub struct LlmError {
 /// The name of a provider in our sentences, of which we know nothing else.
 const PROVIDER: &str = "the model provider";
 
-/// What HTTP says before the cause of a failure; our sentence says it better.
+/// HTTP's words before the cause of a failure. Our own sentence replaces them.
 const LAYERS: [&str; 2] = ["error sending request: ", "client error (Connect): "];
 
 /// A provider's advice about a retry: its header `x-should-retry`, which the SDKs of OpenAI and Anthropic

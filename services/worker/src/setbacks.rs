@@ -56,7 +56,7 @@ struct Setback {
     patience: Patience,
 }
 
-/// What a failure means.
+/// The meaning of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Noted {
     /// The Location has been unavailable for so long that its sessions must be told.

@@ -8,7 +8,7 @@ use domain::Control;
 
 use crate::{Conversation, History, View, weight};
 
-/// What of a fold was given up.
+/// The count of texts that a fold has given up, and the view that hid them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GivenUp {
     /// The number of messages without their contents, and of savepoints without what they would restore.
