@@ -278,6 +278,29 @@ mod tests {
         );
     }
 
+    // Autogroups take ten wishes a second, so that in a flood most commands had the share of the whole service.
+    #[test]
+    fn a_cell_has_a_small_share_of_the_processors() {
+        let name = format!("opencode-cloud-test-{}", std::process::id());
+        let groups = match Groups::make(&name, Limits::of_this_machine()) {
+            Ok(groups) => groups,
+            Err(why) => return println!("skipped: there are no control groups here: {why}"),
+        };
+        for folder in &groups.folders {
+            for (file, share) in
+                [("cpu.shares", CPU_SHARES.to_string()), ("cpu.weight.nice", NICE.to_string())]
+            {
+                if folder.join(file).exists() {
+                    assert_eq!(fs::read_to_string(folder.join(file)).unwrap().trim(), share);
+                }
+            }
+        }
+        let read = |path| fs::read_to_string(path).unwrap();
+        let all = hierarchies(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
+        let cpu = all.iter().find(|it| it.controllers.iter().any(|name| name == "cpu"));
+        assert!(cpu.is_none_or(|it| groups.folders.contains(&it.folder.join(&name))));
+    }
+
     #[test]
     fn a_counter_is_read_by_its_whole_name() {
         let text = "oom 3\noom_kill 2\noom_kill_disable 0\n";
