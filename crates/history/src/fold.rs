@@ -102,7 +102,7 @@ struct State {
     dead: Arc<Vec<(Seq, Seq)>>,
     /// The place of the last Move. A Revert may not cross it.
     moved: Seq,
-    /// Whether the view shows messages whose texts were given up.
+    /// Whether a view has shown what was given up. Then what followed from it is wrong too, so this stays.
     is_torn: bool,
     /// The number of messages whose provider state no request has any more: their provider has refused some of it.
     stateless: usize,
@@ -480,7 +480,7 @@ impl History {
                     state.view.checkpoint = ended.checkpoint.as_deref().map(Arc::from);
                     state.view.from = at(&started.keep_from);
                     state.view.kept = started.scope.kept.iter().map(at).collect();
-                    state.is_torn = self.conversation.is_torn(&state.view);
+                    state.is_torn |= self.conversation.is_torn(&state.view);
                     state.last_usage = None;
                 }
             }
@@ -538,7 +538,7 @@ impl History {
         state.staged = Seq(0);
         let Some(to) = self.savepoints.iter().rfind(|to| to.seq == committed.from) else { return };
         state.view = to.view.without(to.at, self.conversation.messages.len());
-        state.is_torn = self.conversation.is_torn(&state.view);
+        state.is_torn |= to.is_given_up || self.conversation.is_torn(&state.view);
         state.epoch.clone_from(&to.epoch);
         state.last_usage = to.last_usage;
         state.last_prompt.clone_from(&to.last_prompt);

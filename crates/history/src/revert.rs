@@ -22,6 +22,8 @@ pub struct Savepoint {
     pub(crate) last_usage: Option<(TurnUsage, usize)>,
     pub(crate) last_prompt: Option<MessageId>,
     pub(crate) first_prompt: Option<(MessageId, usize)>,
+    /// Whether its summary and its epoch were given up, so that a Revert cannot restore it.
+    pub(crate) is_given_up: bool,
 }
 
 impl Savepoint {

@@ -192,7 +192,7 @@ impl Told {
             turn,
             message: message.clone(),
             outcome: SideOutcome::Completed,
-            checkpoint: Some("checkpoint".into()),
+            checkpoint: Some(format!("the summary {message}")),
             usage: TurnUsage::default(),
             error: None,
         });
@@ -367,10 +367,11 @@ fn a_revert_to_behind_a_compaction_shows_what_was_summarised() {
     let checkpoint = told.compacts(keep);
     told.epoch(2);
     let four = told.prompt("four");
-    assert_eq!(told.shown(), ["checkpoint", "three", "four"]);
+    let summary = format!("the summary {checkpoint}");
+    assert_eq!(told.shown(), [&summary, "three", "four"]);
     let mut behind = Told { log: told.log.clone(), history: told.history.clone(), ..Told::new() };
     told.reverts(&four);
-    assert_eq!(told.shown(), ["checkpoint", "three"]);
+    assert_eq!(told.shown(), [&summary, "three"]);
     told.reverts(&checkpoint);
     assert_eq!(told.shown(), ["one", "a", "news", "two", "b", "three"]);
     behind.reverts(&two);
@@ -644,4 +645,29 @@ fn no_text_is_given_up_while_a_revert_waits() {
     assert!(told.history.bytes() < whole && !told.history.lacks_texts());
     told.stages(&one);
     assert!(told.history.lacks_texts(), "its commit would show what is gone");
+}
+
+// A fold learned of a Revert to a summary that it had given up, and of its end, in one look.
+#[test]
+fn a_fold_lacks_the_summary_that_a_revert_restored_meanwhile() {
+    let mut told = Told::new();
+    told.prompt("one");
+    told.answer("a");
+    told.compacts(Seq(told.history.seq().0 + 1));
+    told.epoch(2);
+    let two = told.prompt("two");
+    told.answer("b");
+    told.compacts(Seq(told.history.seq().0 + 1));
+    told.epoch(3);
+    let mut fold = History::new();
+    fold.extend(&told.log);
+    fold.give_up_hidden();
+    let known = told.log.len();
+    told.reverts(&two);
+    fold.extend(&told.log[known..]);
+    assert!(fold.lacks_texts(), "the summary before `two` is shown again");
+    let known = told.log.len();
+    told.compacts(Seq(told.history.seq().0 + 1));
+    fold.extend(&told.log[known..]);
+    assert!(fold.lacks_texts(), "a later summary does not mend what was folded without it");
 }

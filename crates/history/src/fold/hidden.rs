@@ -4,17 +4,26 @@
 //! Invariant: no request shows a message whose text was given up. Only a Revert shows hidden messages again, so a fold
 //! that lacks texts is replaced by a whole one before a Revert is decided or folded.
 
+use std::fmt;
+
 use domain::Control;
 
 use crate::{Conversation, History, View, weight};
 
 /// The count of texts that a fold has given up, and the view that hid them.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct GivenUp {
     /// The number of messages without their contents, and of savepoints without what they would restore.
     texts: usize,
     /// The view that hid them.
     hidden_by: View,
+}
+
+/// Shows the count only: two folds that lack the same texts are equal, whichever views they have looked at.
+impl fmt::Debug for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GivenUp").field(&self.texts).finish()
+    }
 }
 
 impl Conversation {
@@ -54,6 +63,7 @@ impl History {
             if savepoint.view.checkpoint.is_some() && savepoint.view.checkpoint != view.checkpoint {
                 savepoint.view.checkpoint = None;
                 savepoint.epoch = None;
+                savepoint.is_given_up = true;
                 self.conversation.given_up.texts += 1;
             }
         }

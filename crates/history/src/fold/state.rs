@@ -18,6 +18,7 @@ impl State {
             last_usage: self.last_usage,
             last_prompt: self.last_prompt.clone(),
             first_prompt: self.first_prompt.clone(),
+            is_given_up: false,
         }
     }
 
