@@ -4,6 +4,9 @@
 --
 -- An event counts for the author of the newest prompt that was promoted before it, or of the session before there is one;
 -- and for the project that the session was in. Both are found in one walk along the log, so the work grows with it.
+--
+-- A limit makes a look-up of what would be a join: a planner that knows nothing of the number of rows, as in a new database,
+-- makes a loop in a loop of a join.
 CREATE OR REPLACE FUNCTION usage_facts(p_org uuid, p_number bigint, p_first bigint, p_last bigint)
 RETURNS SETOF usage_fact LANGUAGE plpgsql STABLE SET search_path = public, pg_temp AS $$
 DECLARE
@@ -56,53 +59,40 @@ BEGIN
             CASE WHEN e.kind = 'tool.settled' THEN (d.p->>'ended')::bigint - (d.p->>'started')::bigint END AS run_ms,
             d.p->'usage' AS used,
             e.kind = 'prompt.promoted' AND d.p->>'synthetic' IS NULL AS is_asked,
-            e.kind = 'attempt.started' AND d.p->'pricing' IS NULL AS is_unpriced, lines.added, lines.removed,
+            e.kind = 'attempt.started' AND d.p->'pricing' IS NULL AS is_unpriced,
+            CASE WHEN e.kind = 'workspace.snapshotted' AND d.p->'base' IS NULL THEN d.p->'files' END AS files,
             CASE e.kind WHEN 'prompt.promoted' THEN d.p->>'message' END AS input,
-            CASE e.kind WHEN 'session.moved' THEN coalesce(d.p->>'project', '') END AS project
+            CASE e.kind WHEN 'session.moved' THEN coalesce(d.p->>'project', '') COLLATE "C" END AS project
         FROM session_event e CROSS JOIN LATERAL (SELECT e.payload::jsonb AS p OFFSET 0) AS d
-        LEFT JOIN LATERAL (
-            SELECT sum(f.additions) AS added, sum(f.deletions) AS removed
-            FROM jsonb_to_recordset(d.p->'files') AS f (additions bigint, deletions bigint)
-            WHERE e.kind = 'workspace.snapshotted' AND d.p->'base' IS NULL
-        ) AS lines ON e.kind = 'workspace.snapshotted'
         WHERE e.org_id = p_org AND e.incarnation = p_number AND e.seq > p_first AND e.seq <= p_last
             AND (e.seq < 3 OR e.seq > start)
             AND e.kind = ANY (ARRAY['session.created', 'session.moved', 'prompt.promoted', 'turn.settled',
                 'compaction.ended', 'title.ended', 'attempt.started', 'retry.scheduled', 'tool.settled',
                 'workspace.snapshotted'])
     ),
+    -- A key is the number of a promotion or of a Move in 19 digits, and what it says: so the largest is the newest.
     writer AS (
-        SELECT 0 AS seq, creator AS person
-        UNION ALL SELECT start, coalesce(author, creator)
-        UNION ALL
-        SELECT e.seq, coalesce(a.payload::json#>>'{by,actor}', a.payload::json#>>'{by,key}', '')
-        FROM event e
-        JOIN session_input i ON i.org_id = p_org AND i.id = e.input AND i.incarnation = p_number AND i.kind = 'prompt'
-        JOIN session_event a ON a.org_id = p_org AND a.incarnation = p_number AND a.seq = i.admitted_seq
+        SELECT e.seq, lpad(e.seq::text, 19, '0') || admission.person AS key
+        FROM event e CROSS JOIN LATERAL (
+            SELECT coalesce(a.payload::json#>>'{by,actor}', a.payload::json#>>'{by,key}', '') AS person
+            FROM session_input i
+            JOIN session_event a ON a.org_id = p_org AND a.incarnation = p_number AND a.seq = i.admitted_seq
+            WHERE i.org_id = p_org AND i.id = e.input AND i.incarnation = p_number AND i.kind = 'prompt' LIMIT 1
+        ) AS admission
+        WHERE e.input IS NOT NULL
     ),
-    place AS (
-        SELECT 0 AS seq, coalesce(created->>'project', '') AS project
-        UNION ALL SELECT start, coalesce(at_project, created->>'project', '')
-        UNION ALL SELECT e.seq, e.project FROM event e WHERE e.kind = 'session.moved'
-    ),
-    -- One walk along writers, places and events, in the order of their numbers: how many of them come
-    -- before an event says which is its own. No join looks for it: a planner that knows nothing of their number makes a
-    -- loop in a loop of it. A writer comes before the event of the same promotion.
-    walked AS (
-        SELECT u.*, count(u.writer) OVER along AS writers, count(u.place) OVER along AS places
+    -- One walk along writers and events, in the order of their numbers. A writer comes before the event of the same promotion.
+    attributed AS (
+        SELECT u.*,
+            coalesce(substr(max(u.writer) OVER along, 20), CASE WHEN u.seq > start THEN author END, creator) AS person,
+            coalesce(substr(max(CASE WHEN u.project IS NOT NULL THEN lpad(u.seq::text, 19, '0') || u.project END) OVER along, 20),
+                CASE WHEN u.seq > start THEN at_project END, created->>'project', '') AS stood_in
         FROM (
-            SELECT 1 AS rank, NULL AS writer, NULL AS place, e.* FROM event e
-            UNION ALL SELECT 0, w.person, NULL, w.seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                NULL, NULL, NULL, NULL, NULL, NULL FROM writer w
-            UNION ALL SELECT 0, NULL, w.project, w.seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                NULL, NULL, NULL, NULL, NULL, NULL FROM place w
+            SELECT 1 AS rank, NULL COLLATE "C" AS writer, e.* FROM event e
+            UNION ALL SELECT 0, w.key, w.seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                NULL, NULL, NULL, NULL FROM writer w
         ) AS u
         WINDOW along AS (ORDER BY u.seq, u.rank ROWS UNBOUNDED PRECEDING)
-    ),
-    attributed AS MATERIALIZED (
-        SELECT w.*, first_value(w.writer) OVER (PARTITION BY w.writers ORDER BY w.rank, w.writer) AS person,
-            first_value(w.place) OVER (PARTITION BY w.places ORDER BY w.rank, w.place) AS stood_in
-        FROM walked w
     ),
     fact AS (
         SELECT e.time_ms - e.time_ms % 3600000 AS starts_ms, e.person, e.stood_in AS project,
@@ -133,11 +123,16 @@ BEGIN
             least(coalesce((e.used->>'cost')::bigint, 0), cost_most) AS cost_nanos,
             (e.kind = 'tool.settled')::integer AS tool_calls,
             (e.kind = 'tool.settled' AND e.outcome <> 'completed')::integer AS tool_failures,
-            coalesce(e.added, 0) AS lines_added, coalesce(e.removed, 0) AS lines_removed
+            CASE WHEN e.files IS NULL THEN 0 ELSE coalesce((SELECT sum(f.additions)
+                FROM jsonb_to_recordset(e.files) AS f (additions bigint)), 0) END AS lines_added,
+            CASE WHEN e.files IS NULL THEN 0 ELSE coalesce((SELECT sum(f.deletions)
+                FROM jsonb_to_recordset(e.files) AS f (deletions bigint)), 0) END AS lines_removed
         FROM attributed e
-        LEFT JOIN provider_turn t ON t.org_id = p_org AND t.id = e.turn
-        LEFT JOIN tool_result r ON r.org_id = p_org AND r.id = e.call
-        WHERE e.kind <> 'session.moved' -- and no writer or place
+        LEFT JOIN LATERAL (SELECT * FROM provider_turn t
+            WHERE e.turn IS NOT NULL AND t.org_id = p_org AND t.id = e.turn LIMIT 1) AS t ON true
+        LEFT JOIN LATERAL (SELECT * FROM tool_result r
+            WHERE e.call IS NOT NULL AND r.org_id = p_org AND r.id = e.call LIMIT 1) AS r ON true
+        WHERE e.kind <> 'session.moved' -- and no writer
     )
     SELECT f.starts_ms, f.person, f.project, f.agent, f.provider, f.model, f.tool, f.outcome, f.code,
         coalesce(sum(f.run_ms), 0)::bigint, coalesce(sum(f.sessions), 0)::bigint, coalesce(sum(f.prompts), 0)::bigint,

@@ -39,6 +39,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "collect_workspaces",
     "commit_revert",
     "commit_staged",
+    "count_gone_session",
     "covered_asks",
     "create_session",
     "delete_session",

@@ -74,7 +74,7 @@ mod tests {
         let world = World::new().await?;
         let store = &world.runtime.store;
         let session = world.session().await?;
-        let many = "UPDATE session_head SET next_seq = 2500";
+        let many = "UPDATE session_head SET next_seq = 50000";
         world.database.tamper(many.to_owned()).await?;
         store.delete_session(session.org, session.session.clone()).await?;
         assert_eq!(store.organisations_with_gone_sessions().await?, [session.org]);

@@ -37,7 +37,7 @@ impl Server {
 
     /// Ends in the middle of a page of a deletion, as a process that is killed.
     pub(crate) async fn leave_in_a_page(mut self, org: domain::OrgId) {
-        let page = format!("BEGIN; SELECT clear_gone_session('{org}', 1000)");
+        let page = format!("BEGIN; SELECT clear_gone_session('{org}', 5000)");
         sqlx::raw_sql(AssertSqlSafe(page)).execute(&mut self.connection).await.expect("a page");
         self.connection.close_hard().await.expect("closed");
     }
