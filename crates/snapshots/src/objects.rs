@@ -1,7 +1,9 @@
 //! The objects of a Location: the packs that contain them, and a cache of recent reads.
 
 use std::collections::{HashMap, VecDeque};
+use std::iter::Peekable;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::vec;
 
 use blobs::{BlobKey, Blobs};
 use bytes::Bytes;
@@ -14,8 +16,12 @@ use crate::pack::{FOOTER_BYTES, Footer, Pack, PackBody, Span, unpack};
 
 /// The blob kind of packs.
 pub const BLOB_KIND: &str = "snapshot";
-/// The number of pack indexes that are read at the same time.
+/// The number of reads at the same time, of pack indexes and of runs.
 const PARALLEL: usize = 8;
+/// The most runs that are read before their contents are used.
+const RUNS_AT_ONCE: usize = 64;
+/// Runs up to this stored size in bytes are unpacked where they are read: another thread would cost more.
+const SMALL_STORED: usize = 16 * 1024;
 /// The number of packs after which the next one gets a contents list.
 const LIST_EVERY: usize = 64;
 /// The same for the first pack of a Location that began with another one's files. However many began with each other's, few
@@ -85,8 +91,13 @@ pub(crate) struct Run {
     pack: String,
     from: u64,
     to: u64,
+    /// The unpacked size.
+    bytes: u64,
     objects: Vec<(ObjectId, Span)>,
 }
+
+/// The reads of many objects, in the order of their places.
+pub(crate) type Runs = Peekable<vec::IntoIter<Run>>;
 
 impl Objects {
     /// Reads the indexes of packs whose rows are committed; `packs` are ordered oldest first. Packs before
@@ -231,7 +242,7 @@ impl Objects {
         self.inner().recent.keep(id, bytes);
     }
 
-    /// Reads objects. For large ones, use [`Objects::runs`] and [`Objects::read`].
+    /// Reads objects. For large ones, use [`Objects::runs`] and [`Objects::read_next`].
     pub(crate) async fn get(
         &self,
         ids: impl IntoIterator<Item = ObjectId>,
@@ -246,8 +257,9 @@ impl Objects {
                 }
             }
         }
-        for run in self.runs(missing).await? {
-            for (id, bytes) in self.read(run).await? {
+        let mut runs = self.runs(missing).await?;
+        while let Some(contents) = self.read_next(&mut runs).await? {
+            for (id, bytes) in contents {
                 self.remember(id, &bytes);
                 found.insert(id, bytes);
             }
@@ -268,7 +280,7 @@ impl Objects {
     }
 
     /// Groups many objects into few reads: neighbours together, in bounded pieces.
-    pub(crate) async fn runs(&self, ids: Vec<ObjectId>) -> Result<Vec<Run>, SnapshotError> {
+    pub(crate) async fn runs(&self, ids: Vec<ObjectId>) -> Result<Runs, SnapshotError> {
         self.find(&ids).await?;
         let inner = self.inner();
         let mut wanted = Vec::with_capacity(ids.len());
@@ -280,32 +292,56 @@ impl Objects {
         }
         wanted.sort_unstable_by_key(|(pack, offset, id, _)| (*pack, *offset, *id));
         wanted.dedup_by_key(|(.., id, _)| *id);
-        let mut runs: Vec<(usize, u64, Run)> = Vec::new();
+        let mut runs: Vec<(usize, Run)> = Vec::new();
         for (pack, from, id, span) in wanted {
             let to = from + u64::from(span.stored);
-            if let Some((last, bytes, run)) = runs.last_mut()
+            let bytes = u64::from(span.bytes);
+            if let Some((last, run)) = runs.last_mut()
                 && *last == pack
                 && from <= run.to + GAP_BYTES
                 && to - run.from <= RUN_STORED
-                && *bytes + u64::from(span.bytes) <= RUN_BYTES
+                && run.bytes + bytes <= RUN_BYTES
             {
                 run.to = run.to.max(to);
-                *bytes += u64::from(span.bytes);
+                run.bytes += bytes;
                 run.objects.push((id, span));
                 continue;
             }
             let name = inner.packs[pack].name.clone();
-            let run = Run { pack: name, from, to, objects: vec![(id, span)] };
-            runs.push((pack, u64::from(span.bytes), run));
+            let run = Run { pack: name, from, to, bytes, objects: vec![(id, span)] };
+            runs.push((pack, run));
         }
-        Ok(runs.into_iter().map(|(.., run)| run).collect())
+        let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
+        Ok(runs.into_iter().peekable())
+    }
+
+    /// Reads the next run; several at once while they are small, since a tree may have its objects in as many packs as there
+    /// were captures. `None` after the last.
+    pub(crate) async fn read_next(
+        &self,
+        runs: &mut Runs,
+    ) -> Result<Option<Vec<(ObjectId, Bytes)>>, SnapshotError> {
+        let (mut next, mut bytes) = (Vec::new(), 0);
+        while let Some(run) = runs.next_if(|run| {
+            next.is_empty() || (next.len() < RUNS_AT_ONCE && bytes + run.bytes <= RUN_BYTES)
+        }) {
+            bytes += run.bytes;
+            next.push(run);
+        }
+        if next.is_empty() {
+            return Ok(None);
+        }
+        let reads = stream::iter(next).map(|run| self.read(run)).buffered(PARALLEL);
+        let contents: Vec<_> = reads.try_collect().await?;
+        Ok(Some(contents.into_iter().flatten().collect()))
     }
 
     /// Reads the objects of a run and checks their hashes.
-    pub(crate) async fn read(&self, run: Run) -> Result<Vec<(ObjectId, Bytes)>, SnapshotError> {
+    async fn read(&self, run: Run) -> Result<Vec<(ObjectId, Bytes)>, SnapshotError> {
         let key = BlobKey::new(&self.org, BLOB_KIND, &run.pack)?;
         let stored = self.blobs.get_range(&key, run.from..run.to).await?;
-        let unpacked = tokio::task::spawn_blocking(move || {
+        let is_small = stored.len() <= SMALL_STORED;
+        let unpack_run = move || {
             let damaged = || SnapshotError::Damaged {
                 pack: run.pack.clone(),
                 what: "an object is not its id's",
@@ -318,8 +354,8 @@ impl Objects {
                 objects.push((*id, object.ok_or_else(damaged)?));
             }
             Ok(objects)
-        });
-        unpacked.await?
+        };
+        if is_small { unpack_run() } else { tokio::task::spawn_blocking(unpack_run).await? }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::keep_in_pack::KeepInPack;
 use crate::large::{self, LargeFiles};
 use crate::limits::{LARGE_FILES, SnapshotLimits};
 use crate::object::{Kind, ObjectId, TreeId};
-use crate::objects::{Objects, Run};
+use crate::objects::Objects;
 use crate::pack::{Pack, PackWriter};
 use crate::place;
 use crate::restore::{Apply, Progress, Restored, Unsaved, select};
@@ -292,9 +292,11 @@ impl Shadow {
                 wanted.entry(to.id).or_default().push(at);
             }
         }
-        let mut runs = self.held.objects.runs(wanted.keys().copied().collect()).await?.into_iter();
-        let mut read = self.held.read_next(&mut runs).await?;
+        let objects = &self.held.objects;
+        let mut runs = objects.runs(wanted.keys().copied().collect()).await?;
+        let mut read = objects.read_next(&mut runs).await?;
         while let Some(contents) = read {
+            let contents: HashMap<ObjectId, Bytes> = contents.into_iter().collect();
             let mut here: Vec<usize> =
                 contents.keys().filter_map(|id| wanted.remove(id)).flatten().collect();
             here.sort_unstable();
@@ -306,7 +308,7 @@ impl Shadow {
                 })
             });
             // The next contents are read while these are written, and whatever comes of that, these are written to the end.
-            let (applied, next) = tokio::join!(applied, self.held.read_next(&mut runs));
+            let (applied, next) = tokio::join!(applied, objects.read_next(&mut runs));
             (state, progress) = applied?;
             read = next?;
         }
@@ -520,17 +522,6 @@ impl Held {
 
     async fn shown(&self, changes: Vec<Change>) -> Result<FileChanges, SnapshotError> {
         show(&self.objects, changes, &self.options.limits).await
-    }
-
-    /// Reads the contents of the next run, if there is one.
-    async fn read_next(
-        &self,
-        runs: &mut impl Iterator<Item = Run>,
-    ) -> Result<Option<HashMap<ObjectId, Bytes>>, SnapshotError> {
-        match runs.next() {
-            Some(run) => Ok(Some(self.objects.read(run).await?.into_iter().collect())),
-            None => Ok(None),
-        }
     }
 
     fn apply(

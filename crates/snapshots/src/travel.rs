@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crate::error::SnapshotError;
 use crate::limits::SnapshotLimits;
 use crate::object::{Kind, ObjectId, TreeId, parse_tree};
-use crate::objects::{BLOB_KIND, Objects, Run};
+use crate::objects::{BLOB_KIND, Objects, Runs};
 use crate::pack::{PackBody, PackWriter};
 
 /// The most objects that one session brings.
@@ -55,7 +55,7 @@ pub struct ObjectWalk {
 /// A step of a walk that is still to be done.
 enum Step {
     Enter(ObjectId),
-    Files(Run),
+    Files(Runs),
     Leave(ObjectId, Bytes),
 }
 
@@ -87,8 +87,9 @@ impl ObjectWalk {
             match self.steps.pop() {
                 None => return Ok(None),
                 Some(Step::Enter(tree)) => self.enter(tree).await?,
-                Some(Step::Files(run)) => {
-                    let files = self.objects.read(run).await?;
+                Some(Step::Files(mut runs)) => {
+                    let Some(files) = self.objects.read_next(&mut runs).await? else { continue };
+                    self.steps.push(Step::Files(runs));
                     self.ready.extend(files.into_iter().map(|(id, bytes)| Object {
                         id: id.to_string(),
                         kind: ObjectKind::File,
@@ -126,7 +127,7 @@ impl ObjectWalk {
                 files.push(entry.id);
             }
         }
-        self.steps.extend(self.objects.runs(files).await?.into_iter().map(Step::Files));
+        self.steps.push(Step::Files(self.objects.runs(files).await?));
         Ok(())
     }
 }
