@@ -1,5 +1,7 @@
 //! `opencode-cloud ask list|reply`: calls that wait for a person.
 
+use std::collections::BTreeSet;
+
 use clap::Subcommand;
 use client::{Client, ClientOptions, parsed};
 use domain::{AskId, Clock, SystemClock};
@@ -118,6 +120,13 @@ pub(crate) async fn send(client: &Client, ask: &AskId, body: &Value) -> Result<(
     let path = format!("/platform/ask/{ask}");
     client.call_json(Method::POST, &path, Some(body), &format!("ask {ask}")).await?;
     Ok(())
+}
+
+/// Reads which sessions wait for somebody's answer.
+pub(crate) async fn read_waiting_sessions(client: &Client) -> Result<BTreeSet<String>, CliError> {
+    let answer = client.get_json("/platform/ask", "the list of asks").await?;
+    let asks: Vec<AskRow> = parsed(&answer, "the list of asks")?;
+    Ok(asks.into_iter().map(|ask| ask.session).collect())
 }
 
 async fn list(client: &Client, is_json: bool, screen: &mut Screen) -> Result<u8, CliError> {

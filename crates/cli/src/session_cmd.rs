@@ -1,6 +1,7 @@
 //! `opencode-cloud session list|show|log` and `opencode-cloud abort`. The other subcommands are in
 //! [`crate::session_change`] and [`crate::session_files`].
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use clap::Subcommand;
@@ -10,6 +11,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::CliError;
+use crate::ask_cmd;
 use crate::output::{Output, Screen, Style};
 use crate::render::{printable, summary};
 use crate::session_change::{self, SessionChange};
@@ -106,7 +108,8 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
                 let text = if sessions.is_empty() && asked.has_filter() {
                     "no session is like that\n".to_owned()
                 } else {
-                    list(&sessions, &screen.out)
+                    let waiting = read_waiting(&client, &sessions).await?;
+                    list(&sessions, &waiting, &screen.out)
                 };
                 screen.out.print_paged(&text)?;
             }
@@ -128,7 +131,9 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
                 screen.out.line(&answer.to_string())?;
             } else {
                 let staged = staged(&answer);
-                screen.out.prose(&show(&parsed(&answer, "the session")?, staged.as_deref()))?;
+                let session: SessionView = parsed(&answer, "the session")?;
+                let waiting = read_waiting(&client, std::slice::from_ref(&session)).await?;
+                screen.out.prose(&show(&session, &waiting, staged.as_deref()))?;
             }
         }
         SessionCommand::Change(change) => {
@@ -207,13 +212,18 @@ pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, Cl
     Ok(0)
 }
 
-/// Formats sessions as a table. On a terminal it fits the width and has relative times.
-pub(crate) fn list(sessions: &[SessionView], to: &Output) -> String {
+/// Formats sessions as a table. Those in `waiting` wait for an answer. On a terminal it fits the width and has relative times.
+fn list(sessions: &[SessionView], waiting: &BTreeSet<String>, to: &Output) -> String {
     let now = to.is_terminal().then(|| SystemClock::new().now_ms());
-    list_at(sessions, now, to.width())
+    list_at(sessions, waiting, now, to.width())
 }
 
-fn list_at(sessions: &[SessionView], now: Option<TimestampMs>, width: Option<usize>) -> String {
+fn list_at(
+    sessions: &[SessionView],
+    waiting: &BTreeSet<String>,
+    now: Option<TimestampMs>,
+    width: Option<usize>,
+) -> String {
     if sessions.is_empty() {
         return "no sessions yet; start one with: opencode-cloud run \"PROMPT\"\n".to_owned();
     }
@@ -236,7 +246,8 @@ fn list_at(sessions: &[SessionView], now: Option<TimestampMs>, width: Option<usi
         ordered([
             session.id.as_str().chars().take(shown).collect(),
             when(session.time.updated.unwrap_or(session.time.created), now),
-            state(session) + if session.time.archived.is_some() { ", archived" } else { "" },
+            shown_state(session, waiting)
+                + if session.time.archived.is_some() { ", archived" } else { "" },
             printable::line(&session.title, 60),
             printable::line(&session.directory, 60),
             printable::line(&model(session), 40),
@@ -316,7 +327,7 @@ fn conversation(answer: &Value, style: Style, width: Option<usize>) -> String {
     if text.is_empty() { "no messages yet\n".to_owned() } else { text }
 }
 
-fn show(session: &SessionView, staged: Option<&str>) -> String {
+fn show(session: &SessionView, waiting: &BTreeSet<String>, staged: Option<&str>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let value = printable::line(value, 1_000);
@@ -328,7 +339,7 @@ fn show(session: &SessionView, staged: Option<&str>) -> String {
     line("directory", &session.directory);
     line("agent", &session.agent);
     line("model", &model(session));
-    line("state", &state(session));
+    line("state", &shown_state(session, waiting));
     line("created", &local_time(session.time.created));
     line("updated", &local_time(session.time.updated.unwrap_or(session.time.created)));
     if let Some(archived) = session.time.archived {
@@ -349,6 +360,24 @@ fn show(session: &SessionView, staged: Option<&str>) -> String {
         line("notice", notice);
     }
     text
+}
+
+/// Reads which sessions wait for somebody's answer. Without one at work there is none.
+async fn read_waiting(
+    client: &Client,
+    sessions: &[SessionView],
+) -> Result<BTreeSet<String>, CliError> {
+    if sessions.iter().any(|session| session.busy) {
+        ask_cmd::read_waiting_sessions(client).await
+    } else {
+        Ok(BTreeSet::new())
+    }
+}
+
+/// Like [`state`], but a session that waits for an answer does not look as if it worked.
+fn shown_state(session: &SessionView, waiting: &BTreeSet<String>) -> String {
+    let is_waiting = session.busy && waiting.contains(session.id.as_str());
+    if is_waiting { "waiting".to_owned() } else { state(session) }
 }
 
 pub(crate) fn state(session: &SessionView) -> String {
@@ -393,14 +422,19 @@ mod tests {
 
     #[test]
     fn a_list_has_a_line_for_each_session_and_tells_what_to_do_without_one() {
-        let text = list_at(&[session(true), session(false)], None, None);
+        let none = BTreeSet::new();
+        let text = list_at(&[session(true), session(false)], &none, None, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[1].starts_with("ses_1 ") && lines[1].contains("  busy "), "{text}");
         assert!(lines[2].contains("  completed  a [2Jb  /work "), "{text}");
-        assert!(list_at(&[], None, None).contains("opencode-cloud run"));
-        let told = list_at(&[session(false)], Some(120_001), Some(80));
+        assert!(list_at(&[], &none, None, None).contains("opencode-cloud run"));
+        let told = list_at(&[session(false)], &none, Some(120_001), Some(80));
         assert!(told.contains("  2 min ago  "), "{told}");
+        // Finding: readme 15. A session that waits for a person was said to be busy.
+        let asking = BTreeSet::from(["ses_1".to_owned()]);
+        let text = list_at(&[session(true)], &asking, None, None);
+        assert!(text.contains("  waiting  ") && !text.contains("busy"), "{text}");
     }
 
     // Finding trial-3 polish: at 50 columns there were ids and times, and neither STATE nor TITLE.
@@ -414,7 +448,7 @@ mod tests {
             one
         });
         for width in [50, 60, 80, 99] {
-            let text = list_at(&sessions, Some(120_001), Some(width));
+            let text = list_at(&sessions, &BTreeSet::new(), Some(120_001), Some(width));
             let lines: Vec<&str> = text.lines().collect();
             assert!(lines[0].contains("STATE") && lines[0].contains("TITLE"), "{width}: {text}");
             assert!(
@@ -429,13 +463,19 @@ mod tests {
                     && ids.iter().zip(shown).all(|(id, shown)| id.starts_with(shown))
             );
         }
-        assert!(list_at(&sessions, None, Some(200)).contains(ids[0]), "room for all of it");
-        assert!(list_at(&sessions, None, None).contains(ids[0]), "a pipe gets it whole");
+        assert!(
+            list_at(&sessions, &BTreeSet::new(), None, Some(200)).contains(ids[0]),
+            "room for all of it"
+        );
+        assert!(
+            list_at(&sessions, &BTreeSet::new(), None, None).contains(ids[0]),
+            "a pipe gets it whole"
+        );
     }
 
     #[test]
     fn a_session_is_shown_with_what_it_used() {
-        let text = show(&session(false), None);
+        let text = show(&session(false), &BTreeSet::new(), None);
         assert!(text.contains("model      p/m (high)\n"), "{text}");
         assert!(text.ends_with("notice     m is old\n"), "{text}");
         assert!(text.contains("tokens     763 in, 9 out\n"), "{text}");
@@ -458,7 +498,10 @@ mod tests {
         );
         assert_eq!(conversation(&json!([]), Style::Plain, None), "no messages yet\n");
         let told = staged(&json!({ "revert": { "messageID": "msg_1" } })).expect("staged");
-        assert!(show(&session(false), Some(&told)).contains("revert     staged, before msg_1; "));
+        assert!(
+            show(&session(false), &BTreeSet::new(), Some(&told))
+                .contains("revert     staged, before msg_1; ")
+        );
         assert_eq!(staged(&json!({ "revert": null })), None);
     }
 }

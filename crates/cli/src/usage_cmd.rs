@@ -184,9 +184,10 @@ fn path(args: &UsageArgs, csv: bool) -> String {
 
 const COLUMNS: usize = 8;
 
+/// The columns. The last ones are left out where not all fit.
 fn heading(of: Of) -> [String; COLUMNS] {
     let names = match of {
-        Of::Work => ["WHEN", "PART", "PEOPLE", "PROMPTS", "TURNS", "INPUT", "OUTPUT", "COST"],
+        Of::Work => ["WHEN", "PART", "COST", "PROMPTS", "TURNS", "INPUT", "OUTPUT", "PEOPLE"],
         Of::Tools => ["WHEN", "PART", "CALLS", "TIME", "", "", "", ""],
         Of::Ends => ["WHEN", "PART", "TURNS", "TIME", "", "", "", ""],
     };
@@ -229,12 +230,12 @@ fn line(
         Of::Work => [
             when,
             part,
-            people.map_or_else(none, |people| people.to_string()),
+            dollars(sum("cost_nanos")),
             sum("prompts").to_string(),
             sum("turns").to_string(),
             sum("input_tokens").to_string(),
             sum("output_tokens").to_string(),
-            dollars(sum("cost_nanos")),
+            people.map_or_else(none, |people| people.to_string()),
         ],
         Of::Tools => [
             when,
@@ -332,9 +333,11 @@ mod tests {
         shown.push(total(Of::Work, "total", &answer.rows));
         let text = fitted(&shown, None);
         assert!(
-            text.contains("2026-11-01  laptop  1       2        3      10     4       1.2346 USD"),
+            text.contains("2026-11-01  laptop  1.2346 USD  2        3      10     4       1"),
             "{text}"
         );
+        // Finding: readme 18. A terminal of 60 columns showed no cost.
+        assert!(fitted(&shown, Some(60)).contains("1.2346 USD"), "{text}");
         assert!(text.contains("2026-11-02  -  ") && !text.contains("2026-11-03"), "{text}");
         assert!(text.lines().last().expect("a total").starts_with("total"), "{text}");
         assert_eq!(when(1_793_491_200_000, Step::Hour), "2026-11-01 00:00");
