@@ -13,6 +13,7 @@ mod think_tags;
 mod tool_calls;
 
 pub use decode::Decoder;
+pub use think_tags::THOUGHT_TAGS;
 
 use crate::framing::Framing;
 use crate::protocol::Spec;
