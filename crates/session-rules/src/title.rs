@@ -15,6 +15,7 @@ use crate::begin::first_attempt;
 use crate::boundary::{Next, TurnPlan};
 use crate::draft::{Draft, Verdict};
 use crate::estimate;
+use crate::limits::fit_answer;
 use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::said::Said;
@@ -75,7 +76,7 @@ impl Rules<'_> {
             agent: String::new(),
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
-            generation: resolved.generation.clone(),
+            generation: fit_answer(&resolved.generation, &resolved.entry, asks),
             options: resolved.options.clone(),
             model: resolved.entry.clone(),
         };
