@@ -113,7 +113,8 @@ impl Client {
                     error = redacted(&sent.redactor, with_address(error, address));
                 }
                 // The token may have expired early. A retry gets a new one; the caller bounds the retries.
-                if error.status == Some(401) && sent.refused() {
+                let is_of_token = error.reason != ErrorReason::Quota;
+                if error.status == Some(401) && is_of_token && sent.refused() {
                     error.advice = Some(RetryAdvice::Retry { after_ms: None });
                 }
                 return Err(error);

@@ -10,6 +10,8 @@ use crate::dialect::CallIdForm;
 
 /// The longest accepted id (OpenAI's Responses, Bedrock) and name (OpenAI, Bedrock), in characters.
 const MAX_LENGTH: usize = 64;
+/// The longest id that OpenAI's chat accepts, in characters. <https://github.com/vercel/ai/issues/5171>
+const MAX_CHAT_ID: usize = 40;
 /// The length of Mistral's ids, in characters. <https://github.com/anomalyco/opencode/issues/1680>
 const NINE: usize = 9;
 
@@ -136,6 +138,42 @@ pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
     cut(Cow::Owned(name.chars().map(plain).collect()), MAX_LENGTH)
 }
 
+/// Returns a called function's name with only the characters that Gemini accepts, which are more:
+/// <https://ai.google.dev/api/caching#FunctionDeclaration>.
+pub(crate) fn function_name(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return Cow::Borrowed(UNNAMED);
+    }
+    let is_accepted = |letter: char| letter.is_ascii_alphanumeric() || "_-.:".contains(letter);
+    let begins_well =
+        name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
+    if begins_well && name.chars().all(is_accepted) {
+        return cut(Cow::Borrowed(name), MAX_LENGTH);
+    }
+    let fitted = name.chars().map(|letter| if is_accepted(letter) { letter } else { '_' });
+    let first = (!begins_well).then_some('_');
+    cut(Cow::Owned(first.into_iter().chain(fitted).collect()), MAX_LENGTH)
+}
+
+/// Returns a call's id with at most [`MAX_CHAT_ID`] characters. A longer one ends with its hash, because long ids
+/// often begin alike.
+pub(crate) fn short_id(id: &str) -> Cow<'_, str> {
+    if id.chars().nth(MAX_CHAT_ID).is_none() {
+        return Cow::Borrowed(id);
+    }
+    let end = format!("_{:016x}", hash(id));
+    let begin = cut(Cow::Borrowed(id), MAX_CHAT_ID - end.len());
+    Cow::Owned(format!("{begin}{end}"))
+}
+
+/// Returns the FNV-1a hash of a text, which is the same in any build:
+/// <http://www.isthe.com/chongo/tech/comp/fnv/>.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
@@ -221,6 +259,37 @@ mod tests {
         assert_eq!(ids.of_call(""), "00000call");
         assert_eq!(ids.of_call("é"), "000000000");
         assert_eq!(ids.of_call("ü"), "000000002");
+    }
+
+    // Finding: report 30-a13 (vercel/ai#5171).
+    #[test]
+    fn a_long_id_for_chat_ends_with_its_hash() {
+        let long = "chatcmpl-tool-0123456789abcdef0123456789abcdef";
+        assert_eq!(short_id(long), "chatcmpl-tool-012345678_7059c8a482880eeb");
+        let other = short_id("chatcmpl-tool-0123456789abcdef0123456789abcdee");
+        assert_eq!(other, "chatcmpl-tool-012345678_7059c9a48288109e");
+        let longest = "é".repeat(40);
+        for id in ["", "call_0", "functions.read:0 é", longest.as_str()] {
+            assert!(matches!(short_id(id), Cow::Borrowed(own) if own == id), "{id}");
+        }
+        assert_eq!(short_id(&"é".repeat(41)).chars().count(), 40);
+    }
+
+    // Finding: report 30-a12 (mastra-ai/mastra#13632).
+    #[test]
+    fn names_of_functions_are_accepted_by_gemini() {
+        let long = "b".repeat(99);
+        for (name, accepted) in [
+            ("read_file-2", "read_file-2"),
+            ("browser.tabs:open", "browser.tabs:open"),
+            ("view_file\" path=\"a", "view_file__path__a"),
+            ("2nd", "_2nd"),
+            ("größe", "gr__e"),
+            ("", "unnamed"),
+            (long.as_str(), &long[..64]),
+        ] {
+            assert_eq!(function_name(name), accepted);
+        }
     }
 
     #[test]

@@ -111,8 +111,9 @@ fn by_status(status: u16, retry_after_ms: Option<u64>) -> ErrorReason {
         402 => ErrorReason::Quota,
         413 => ErrorReason::ContextOverflow,
         429 => ErrorReason::RateLimit { retry_after_ms },
-        // 408 and 425 ask us to repeat the request; 409 is a lock that will be released.
-        408 | 409 | 425 | 500..=599 => ErrorReason::ProviderInternal { retry_after_ms },
+        // 408 and 425 ask us to repeat the request; 409 is a lock that will be released; 498 says that Groq has no
+        // capacity left: <https://console.groq.com/docs/errors>.
+        408 | 409 | 425 | 498 | 500..=599 => ErrorReason::ProviderInternal { retry_after_ms },
         300..=499 => ErrorReason::InvalidRequest,
         _ => ErrorReason::Unknown,
     }
@@ -148,7 +149,9 @@ fn by_name(codes: &[String]) -> Option<ErrorReason> {
         return Some(ErrorReason::Authentication);
     }
     let failed = ["server_error", "internal", "overloaded", "unavailable", "timeout", "api_error"];
-    if has(&failed) || has(&["modelerror", "modelstreamerror", "modelnotready"]) {
+    if has(&failed)
+        || has(&["modelerror", "modelstreamerror", "modelnotready", "capacity_exceeded"])
+    {
         return Some(ErrorReason::ProviderInternal { retry_after_ms: None });
     }
     let invalid = ["invalid_request", "invalid_prompt", "not_found", "invalid_argument"];
@@ -272,7 +275,8 @@ impl Stated {
                 reason
             });
         }
-        if code(QUOTA_CODES) || (matches!(status, 0 | 400 | 403 | 429) && said(QUOTA_PHRASES)) {
+        if code(QUOTA_CODES) || (matches!(status, 0 | 400 | 401 | 403 | 429) && said(QUOTA_PHRASES))
+        {
             return Some(ErrorReason::Quota);
         }
         // Groq answers 413 for a request that is larger than the tokens allowed per minute.
@@ -384,6 +388,10 @@ const QUOTA_CODES: &[&str] = &[
     "usage_limit_reached",
     "usage_limit_exceeded",
     "usage_not_included",
+    // OpenCode Zen, with the status of a wrong key.
+    "creditserror",
+    "monthlylimiterror",
+    "userlimiterror",
 ];
 const AWS_REFUSED: &[&str] = &[
     "accessdenied",
@@ -403,6 +411,10 @@ const QUOTA_PHRASES: &[&str] = &[
     "reached your usage limit",
     "hit your usage limit",
     "exceeded your usage limit",
+    // xAI, with the status of a refused key.
+    "used all available credits",
+    "spending limit",
+    "run out of credits",
 ];
 
 #[cfg(test)]

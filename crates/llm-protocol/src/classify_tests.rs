@@ -298,3 +298,41 @@ fn refusals_of_content_are_known_in_every_providers_words() {
     let invalid = json!({"error": {"message": "Invalid prompt: messages must alternate", "code": "invalid_prompt"}});
     assert_eq!(reason(400, &invalid.to_string()), ErrorReason::InvalidRequest);
 }
+
+// Finding: report 30-a6 (anomalyco/opencode#37161).
+#[test]
+fn a_workspace_without_credit_has_no_refused_key() {
+    let of = |kind: &str, message: &str| {
+        let error = json!({"type": kind, "message": message});
+        reason(401, &json!({"type": "error", "error": error}).to_string())
+    };
+    assert_eq!(
+        of("CreditsError", "No payment method. Add one here: https://h"),
+        ErrorReason::Quota
+    );
+    assert_eq!(of("MonthlyLimitError", "Your workspace has reached its limit"), ErrorReason::Quota);
+    assert_eq!(of("error", "Insufficient balance. Manage your billing"), ErrorReason::Quota);
+    assert_eq!(of("AuthError", "Invalid API key."), ErrorReason::Authentication);
+}
+
+// Finding: report 30-a7 (Anantys-oss/koan#2412).
+#[test]
+fn used_up_credits_of_xai_are_a_quota() {
+    let used = "Your team deadb has either used all available credits or reached its monthly spending limit. To continue making API requests, please purchase more credits or raise your spending limit.";
+    let out = "You have run out of credits or need a Grok subscription.";
+    for (status, message) in [(403, used), (429, used), (403, out), (401, out)] {
+        let body = json!({"code": "permission-denied", "error": message}).to_string();
+        assert_eq!(reason(status, &body), ErrorReason::Quota, "{status} {message}");
+    }
+    let refused = json!({"code": "permission-denied", "error": "The key has no access."});
+    assert_eq!(reason(403, &refused.to_string()), ErrorReason::Authentication);
+}
+
+// Finding: report 30-a11 (laravel/ai#925).
+#[test]
+fn a_tier_without_capacity_is_tried_again() {
+    let error = json!({"message": "Flex tier capacity exceeded.", "type": "capacity_exceeded"});
+    let busy = ErrorReason::ProviderInternal { retry_after_ms: None };
+    assert_eq!(reason(498, &json!({"error": error.clone()}).to_string()), busy);
+    assert_eq!(classify_in_stream(&error).reason, busy);
+}

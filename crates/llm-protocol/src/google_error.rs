@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::error::ErrorReason;
+use crate::stated_wait::duration_ms;
 
 /// Returns the reason that an error's details give. A per-minute limit and a used-up daily quota have the
 /// same status and message, and a wrong key has the status of an invalid request.
@@ -23,10 +24,14 @@ pub(crate) fn google_reason(error: &Value) -> Option<ErrorReason> {
     }
     let violations = details.iter().filter_map(|detail| detail.get("violations")?.as_array());
     let quotas = violations.flatten().filter_map(|violation| text(violation, "quotaId"));
-    if quotas.into_iter().any(|quota| quota.contains("PerDay")) {
+    let infos = || details.iter().filter_map(|detail| detail.get("metadata"));
+    let told = |key: &str| infos().find_map(|info| text(info, key));
+    let is_daily = quotas.chain(told("quota_limit")).any(|quota| quota.contains("PerDay"));
+    if is_daily || told("quota_unit").is_some_and(|unit| unit.starts_with("1/d/")) {
         return Some(ErrorReason::Quota);
     }
     let wait = said("retryDelay").and_then(|delay| delay_ms(&delay));
+    let wait = wait.or_else(|| duration_ms(&told("quotaResetDelay")?));
     wait.map(|wait| ErrorReason::RateLimit { retry_after_ms: Some(wait) })
 }
 
@@ -78,6 +83,44 @@ mod tests {
         // Only the message helps here.
         assert_eq!(reason(&limited("", Some("soon")), None), ErrorReason::Quota);
         assert_eq!(reason(&limited("", Some("-1s")), None), ErrorReason::Quota);
+    }
+
+    /// Returns an error whose only detail is information with this metadata.
+    fn informed(message: &str, metadata: Value) -> String {
+        let kind = "type.googleapis.com/google.rpc.ErrorInfo";
+        let info = json!({"@type": kind, "reason": "RATE_LIMIT_EXCEEDED", "metadata": metadata});
+        let error = json!({
+            "code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": [info]
+        });
+        json!({ "error": error }).to_string()
+    }
+
+    // Finding: report 30-a8 (earendil-works/pi#370).
+    #[test]
+    fn the_delay_of_a_quota_is_waited() {
+        let reason =
+            |message: &str, metadata| classify(429, None, &informed(message, metadata)).reason;
+        let wait = |ms| ErrorReason::RateLimit { retry_after_ms: Some(ms) };
+        let words = "You have exhausted your capacity on this model. Your quota will reset after";
+        let model = || json!({"model": "gemini-2.5-pro"});
+        assert_eq!(reason(&format!("{words} 39s."), model()), wait(39_000));
+        assert_eq!(reason(&format!("{words} 12h34m16s."), model()), wait(45_256_000));
+        let delay = |delay: &str| reason("Slow down.", json!({"quotaResetDelay": delay}));
+        assert_eq!(delay("373.8ms"), wait(374));
+        assert_eq!(delay("12h34m16s"), wait(45_256_000));
+        assert_eq!(delay("soon"), ErrorReason::RateLimit { retry_after_ms: None });
+    }
+
+    // Finding: report 30-a9 (google-gemini/gemini-cli#10925).
+    #[test]
+    fn a_quota_of_a_day_in_the_metadata_is_spent() {
+        let message = "Quota exceeded for quota metric 'Requests' and limit 'Requests per day'";
+        let reason = |metadata| classify(429, None, &informed(message, metadata)).reason;
+        let day = json!({"quota_limit": "Gemini25ProRequestsPerDay"});
+        assert_eq!(reason(day), ErrorReason::Quota);
+        assert_eq!(reason(json!({"quota_unit": "1/d/{project}"})), ErrorReason::Quota);
+        let minute = json!({"quota_limit": "RequestsPerMinute", "quota_unit": "1/min/{project}"});
+        assert_eq!(reason(minute), ErrorReason::RateLimit { retry_after_ms: None });
     }
 
     #[test]

@@ -5,8 +5,17 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 
 /// The words before a wait, in lower case.
-const BEFORE: [&str; 6] =
-    ["again in ", "again after ", "retry in ", "retry after ", "please wait ", "reset in "];
+const BEFORE: [&str; 9] = [
+    "again in ",
+    "again after ",
+    "retry in ",
+    "retry after ",
+    "please wait ",
+    "reset in ",
+    "reset after ",
+    "resets in ",
+    "resets after ",
+];
 
 /// Units of time in milliseconds, by their names.
 const UNITS: [(f64, &[&str]); 5] = [
@@ -32,7 +41,7 @@ pub(crate) fn wait_in_words(message: &str) -> Option<u64> {
 }
 
 /// Reads the numbers with units at the beginning of a text, and adds them up.
-fn duration_ms(text: &str) -> Option<u64> {
+pub(crate) fn duration_ms(text: &str) -> Option<u64> {
     let mut rest = text.trim_start();
     let mut total = None;
     while let Some((ms, after)) = first_part(rest) {
@@ -90,6 +99,10 @@ mod tests {
             ("please try again in 1h2m3.5s.", Some(3_723_500)),
             ("please retry after 30 seconds.", Some(30_000)),
             ("please wait 2 minutes", Some(120_000)),
+            // Finding: report 30-a8 (earendil-works/pi#370).
+            ("your quota will reset after 39s.", Some(39_000)),
+            ("your quota will reset after 12h34m16s.", Some(45_256_000)),
+            ("the limit resets in 5 minutes", Some(300_000)),
             ("try again in 5", None),
             ("try again in a minute", None),
             ("try again in ..s", None),

@@ -107,8 +107,34 @@ const VERSION_1: &str = concat!(
 );
 
 #[test]
-fn version_1_writes_these_bytes() {
-    common::assert_version_1(Protocol::Gemini, &full_request(), VERSION_1);
+fn each_version_writes_its_bytes() {
+    for version in [1, 2] {
+        common::assert_version(Protocol::Gemini, version, &full_request(), VERSION_1);
+    }
+    assert_eq!(Protocol::Gemini.wire_version(), 2, "keep these and add one for the new version");
+}
+
+// Finding: report 30-a12 (mastra-ai/mastra#13632).
+#[test]
+fn names_that_gemini_refuses_are_rewritten_since_version_2() {
+    let long = "n".repeat(300);
+    for (name, accepted) in [
+        ("view_file\" path=\"a", "view_file__path__a"),
+        ("browser.tabs.open", "browser.tabs.open"),
+        (long.as_str(), &long[..64]),
+    ] {
+        let call = Part::ToolCall(ToolCall::new("c", name, "{}"));
+        let answer = Message::tool(vec![ToolResult::text("c", name, "no such tool")]);
+        let request = LlmRequest::new("m", vec![Message::assistant(vec![call]), answer]);
+        let names = |body: &[u8]| {
+            let body: Value = serde_json::from_slice(body).unwrap();
+            ["/contents/0/parts/0/functionCall/name", "/contents/1/parts/0/functionResponse/name"]
+                .map(|place| body.pointer(place).unwrap().as_str().unwrap().to_owned())
+        };
+        assert_eq!(names(&Protocol::Gemini.encode(&request)), [accepted, accepted]);
+        let first = Protocol::Gemini.encode_version(1, &request, &Dialect::default()).unwrap();
+        assert_eq!(names(&first), [name, name]);
+    }
 }
 
 #[test]

@@ -81,10 +81,12 @@ fn each_version_writes_its_bytes() {
     let broken = r#""arguments":"{\"broken\":""#;
     let wrapped = r#""arguments":"{\"invalid_json\":\"{\\\"broken\\\":\"}""#;
     let version_2 = VERSION_1.replace(broken, wrapped);
-    common::assert_version(Protocol::OpenAiChat, 2, &full_request(), &version_2);
+    for version in [2, 3] {
+        common::assert_version(Protocol::OpenAiChat, version, &full_request(), &version_2);
+    }
     assert_eq!(
         Protocol::OpenAiChat.wire_version(),
-        2,
+        3,
         "keep these and add one for the new version"
     );
 }
@@ -455,6 +457,48 @@ fn malformed_arguments_are_an_object_that_holds_them() {
         let empty = String::from_utf8(protocol.encode(&said(""))).unwrap();
         assert!(empty.contains(r#""arguments":"{}""#), "{empty}");
     }
+}
+
+/// Returns the name and the id of a call, and the id of its result, as a version of the wire sends them.
+fn called(version: u32, id: &str, name: &str) -> [String; 3] {
+    let call = Part::ToolCall(ToolCall::new(id, name, "{}"));
+    let answer = Message::tool(vec![ToolResult::text(id, name, "text")]);
+    let request = LlmRequest::new("m", vec![Message::assistant(vec![call]), answer]);
+    let body = Protocol::OpenAiChat.encode_version(version, &request, &Dialect::default()).unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let call = "/messages/0/tool_calls/0";
+    [format!("{call}/function/name"), format!("{call}/id"), "/messages/1/tool_call_id".to_owned()]
+        .map(|place| body.pointer(&place).unwrap().as_str().unwrap().to_owned())
+}
+
+// Finding: report 30-a12 (mastra-ai/mastra#13632).
+#[test]
+fn names_that_openai_refuses_are_rewritten_since_version_3() {
+    let long = "n".repeat(300);
+    for (name, accepted) in [
+        ("view_file\" path=\"a", "view_file__path__a"),
+        ("browser.tabs.open", "browser_tabs_open"),
+        (long.as_str(), &long[..64]),
+        ("read_file-2", "read_file-2"),
+        ("", "unnamed"),
+    ] {
+        assert_eq!(called(3, "c", name), [accepted, "c", "c"]);
+        assert_eq!(called(2, "c", name), [name, "c", "c"]);
+    }
+}
+
+// Finding: report 30-a13 (vercel/ai#5171).
+#[test]
+fn long_ids_are_shortened_alike_since_version_3() {
+    let long = "chatcmpl-tool-0123456789abcdef0123456789abcdef";
+    let [_, call, result] = called(3, long, "read");
+    assert_eq!(call.len(), 40);
+    assert_eq!(call, result);
+    let other = "chatcmpl-tool-0123456789abcdef0123456789abcdee";
+    assert_ne!(called(3, other, "read")[1], call);
+    assert_eq!(called(2, long, "read"), ["read", long, long]);
+    let own = "call_PTLP8xhu3uwZk4l3nlnrrJha";
+    assert_eq!(called(3, own, "read"), ["read", own, own]);
 }
 
 // Finding llm 3: Mistral's ids, and an assistant message between results and the user.

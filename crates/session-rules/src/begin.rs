@@ -16,7 +16,7 @@ use crate::boundary::{Next, TurnPlan, end};
 use crate::compact::Wanted;
 use crate::draft::{Draft, Verdict};
 use crate::estimate;
-use crate::limits::{BODY_TOKENS, Limits, MAX_BODY_BYTES};
+use crate::limits::{BODY_TOKENS, Limits, MAX_BODY_BYTES, fit_answer};
 use crate::models::ResolvedModel;
 use crate::observed::Observation;
 use crate::rules::Rules;
@@ -216,8 +216,10 @@ impl Rules<'_> {
             notice,
         });
         let tool_choice = if last { ToolChoice::None } else { ToolChoice::Auto };
-        let pricing = resolved.pricing(|| self.size(draft.history(), agent));
-        let components = self.components(draft.history(), agent, &resolved, tool_choice);
+        let size = self.size(draft.history(), agent);
+        let pricing = resolved.pricing(|| size);
+        let mut components = self.components(draft.history(), agent, &resolved, tool_choice);
+        components.generation = fit_answer(&resolved.generation, &resolved.entry, size);
         let (started, body) = first_attempt(draft, &turn, &components, pricing);
         Ok(TurnPlan { turn, message, started, model: resolved.reference, components, body, title })
     }

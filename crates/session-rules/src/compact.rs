@@ -25,7 +25,7 @@ use crate::controls::deliver;
 use crate::draft::{Draft, Verdict};
 use crate::estimate;
 use crate::leave_out::wants_word;
-use crate::limits::{Limits, MetLimits};
+use crate::limits::{LEAST_ANSWER, Limits, MetLimits};
 use crate::models::ResolvedModel;
 use crate::observed::{Observation, next_epoch};
 use crate::revert::commit_revert;
@@ -37,8 +37,6 @@ use crate::site::Site;
 use crate::tail::{Tail, tail};
 use crate::texts;
 
-/// The fewest tokens of an answer that a request for a summary allows.
-const LEAST_ANSWER: u64 = 1_024;
 /// The fewest tokens of a summary, however small the model is.
 const LEAST_SUMMARY: u64 = 64;
 /// Tokens of the text around a summary in its checkpoint, and of the mark that it was cut.

@@ -1,6 +1,7 @@
 //! The largest requests, in tokens.
 
 use history::{History, ModelEntry};
+use llm_protocol::Generation;
 
 use crate::rules::CompactionSettings;
 
@@ -24,6 +25,24 @@ const MOST_ASSUMED: u64 = 2_000_000;
 pub(crate) const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 /// The most tokens of any request: its body is below the largest one, also with quotes and line ends escaped.
 pub(crate) const BODY_TOKENS: u64 = 6_000_000;
+
+/// The fewest tokens of an answer that a request allows to fit its model's context.
+pub(crate) const LEAST_ANSWER: u64 = 1_024;
+
+/// Returns the controls of a request of about `size` tokens. Providers count the allowed answer as part of the request,
+/// so an answer that would not fit the context beside it becomes smaller, with room for what our estimate misses.
+pub(crate) fn fit_answer(generation: &Generation, model: &ModelEntry, size: u64) -> Generation {
+    let mut generation = generation.clone();
+    let context = model.context_limit.filter(|context| *context > 0);
+    if let (Some(most), Some(context)) = (&mut generation.max_tokens, context)
+        && size.saturating_add(*most) > context
+    {
+        let free = context.saturating_sub(size);
+        let missed = (size / 4).min(free / 4);
+        *most = (*most).min((free - missed).max(LEAST_ANSWER));
+    }
+    generation
+}
 
 /// The limits of a model that its session has met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -126,6 +145,25 @@ mod tests {
         assert_eq!(of(Some(200_000), Some(64_000)), 168_000, "capped");
         assert_eq!(of(Some(200_000), None), 168_000);
         assert_eq!(of(Some(16_000), Some(16_000)), 8_000, "a model whose answer may fill it");
+    }
+
+    // Finding: report 30-a17 (0xku/kon#91).
+    #[test]
+    fn an_answer_is_made_smaller_if_it_would_not_fit() {
+        let fitted = |context, most, size| {
+            let generation = Generation { max_tokens: most, ..Generation::default() };
+            fit_answer(&generation, &model(context, None, most), size).max_tokens
+        };
+        assert_eq!(fitted(Some(32_768), Some(32_000), 3_000), Some(29_018));
+        assert_eq!(fitted(Some(200_000), Some(131_072), 100_000), Some(75_000));
+        assert_eq!(fitted(Some(200_000), Some(32_000), 168_000), Some(32_000), "it fits");
+        assert_eq!(fitted(Some(200_000), Some(32_000), 190_000), Some(7_500));
+        assert_eq!(fitted(Some(32_768), Some(32_000), 40_000), Some(LEAST_ANSWER));
+        assert_eq!(fitted(Some(32_768), Some(500), 40_000), Some(500));
+        assert_eq!(fitted(Some(32_768), None, 40_000), None, "the provider decides");
+        for unknown in [None, Some(0)] {
+            assert_eq!(fitted(unknown, Some(32_000), 190_000), Some(32_000));
+        }
     }
 
     // Finding core-3 M1: a model without a known limit got requests without any bound.

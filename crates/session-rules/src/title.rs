@@ -7,12 +7,15 @@ use domain::{
     SideOutcome, TitleEnded, TitleStarted, TitledBy, TurnId,
 };
 use history::Components;
+use llm_protocol::openai_chat::THOUGHT_TAGS;
 use llm_protocol::{Part, ToolChoice};
+use serde_json::Value;
 
 use crate::begin::first_attempt;
 use crate::boundary::{Next, TurnPlan};
 use crate::draft::{Draft, Verdict};
 use crate::estimate;
+use crate::limits::fit_answer;
 use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::said::Said;
@@ -73,7 +76,7 @@ impl Rules<'_> {
             agent: String::new(),
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
-            generation: resolved.generation.clone(),
+            generation: fit_answer(&resolved.generation, &resolved.entry, asks),
             options: resolved.options.clone(),
             model: resolved.entry.clone(),
         };
@@ -152,9 +155,6 @@ fn end_title(draft: &mut Draft<'_>, outcome: SideOutcome, error: Option<SessionE
     draft.push(TitleEnded { turn, outcome, usage, error });
 }
 
-/// The tags around thoughts that a server leaves in the text.
-const THOUGHTS: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
-
 /// The marks that models put around a title.
 const MARKS: [(&str, &str); 9] = [
     ("**", "**"),
@@ -168,15 +168,20 @@ const MARKS: [(&str, &str); 9] = [
     ("\u{ab}", "\u{bb}"),
 ];
 
-/// Returns the title in an answer: its first line that says anything, without thoughts, a label, and marks around it.
+/// Returns the title in an answer: its first line that says anything, without thoughts, a label, and marks around it; or
+/// the title that it holds between tags or as JSON.
 fn read_title(text: &str) -> Option<String> {
-    let line = without_thoughts(text).lines().map(bare_line).find(|line| !line.is_empty())?;
+    let answer = without_thoughts(text);
+    let answer = between_tags(answer).unwrap_or(answer);
+    let named = titled_json(answer);
+    let answer = named.as_deref().unwrap_or(answer);
+    let line = answer.lines().map(bare_line).find(|line| !line.is_empty())?;
     Some(line.chars().take(BOUND).collect::<String>().trim_end().to_owned())
 }
 
 /// Returns the text after its thoughts; nothing if they do not end.
 fn without_thoughts(text: &str) -> &str {
-    for (begin, end) in THOUGHTS {
+    for (begin, end) in THOUGHT_TAGS {
         if let Some((_, answer)) = text.rsplit_once(end) {
             return answer;
         }
@@ -187,9 +192,33 @@ fn without_thoughts(text: &str) -> &str {
     text
 }
 
+/// Returns the text between tags of a title that begin a line.
+fn between_tags(text: &str) -> Option<&str> {
+    let (before, rest) = text.split_once("<title>")?;
+    let begins_line = before.trim_end_matches(' ').chars().next_back().is_none_or(|c| c == '\n');
+    let (title, _) = rest.split_once("</title>").filter(|_| begins_line)?;
+    (!title.trim().is_empty()).then_some(title)
+}
+
+/// Returns the title in an object of JSON, whatever stands around the object.
+fn titled_json(text: &str) -> Option<String> {
+    let object = text.get(text.find('{')?..=text.rfind('}')?)?;
+    let value: Value = serde_json::from_str(object).ok()?;
+    let title = value.get("title")?.as_str()?;
+    (!title.trim().is_empty()).then(|| title.to_owned())
+}
+
+/// Returns whether a line begins or ends a block of code: three marks, and no more than its language after them.
+fn is_fence(line: &str) -> bool {
+    line.strip_prefix("```").is_some_and(|label| label.chars().all(char::is_alphanumeric))
+}
+
 /// Returns a line without the marks and the label of a title; nothing if it has only marks.
 fn bare_line(line: &str) -> &str {
     let mut line = line.trim();
+    if is_fence(line) {
+        return "";
+    }
     loop {
         let heading = line.trim_start_matches('#').trim_start();
         let bare = without_label(without_marks(heading).trim()).trim();
@@ -252,6 +281,22 @@ mod tests {
             "```\nFix parser\n```",
         ] {
             assert_eq!(read_title(text).as_deref(), Some("Fix parser"), "{text}");
+        }
+        // Finding: report 30-a18 (damianvtran/local-operator#281).
+        for text in [
+            "<title>Fix parser</title>",
+            "Here it is:\n<title>\n**Fix parser**\n</title>\n",
+            r#"{"title": "Fix parser"}"#,
+            "```json\n{\"title\": \"Fix parser\"}\n```",
+            "Here it is: {\"title\": \"Fix parser\"}",
+            "```text\nFix parser\n```",
+            "<reasoning>The user\nwants …</reasoning>\nFix parser",
+            "[THINK]The user wants …[/THINK]Fix parser",
+        ] {
+            assert_eq!(read_title(text).as_deref(), Some("Fix parser"), "{text}");
+        }
+        for text in ["Add a <title>x</title>", "Parse {\"a\": 1}", "Use {title}"] {
+            assert_eq!(read_title(text).as_deref(), Some(text));
         }
         for text in ["Fix `parse`", "`a` and `b`", "Titles of books", "_init_ and 'x'", "Don't"] {
             assert_eq!(read_title(text).as_deref(), Some(text));

@@ -10,10 +10,10 @@ use domain::{
     SessionRef, SideOutcome, Stamp, Taken, TurnOutcome, TurnReplied, TurnSettled, TurnUsage,
 };
 use history::History;
-use llm_protocol::{Dialect, Protocol};
+use llm_protocol::{Dialect, Generation, Protocol};
 use session_rules::{
-    Draft, FixedModels, Models, Next, Observation, ReadNeeds, RuleSettings, Rules, Said, Site,
-    ToolFacts, TurnPlan, Verdict, WorkspaceState,
+    Draft, FixedModels, ModelFacts, Models, Next, Observation, ReadNeeds, RuleSettings, Rules,
+    Said, Site, ToolFacts, TurnPlan, Verdict, WorkspaceState,
 };
 
 /// A session, and a drain's decisions about it.
@@ -340,4 +340,25 @@ fn a_compaction_refused_in_unknown_words_takes_less() {
     assert_eq!((second.end, second.site), (DrainEnd::Keep, Site::CompactionShrunk));
     let after = desk.history.compacting().expect("another").side.started.scope.clone();
     assert!(after.tokens < before.tokens && after.refusals == 1, "{before:?} {after:?}");
+}
+
+// Finding: report 30-a17 (0xku/kon#91).
+#[test]
+fn a_turns_answer_may_have_what_its_prompt_leaves() {
+    let mut desk = Desk::new();
+    let model = ModelRef::new("p", "m");
+    let facts = ModelFacts {
+        context_limit: Some(32_768),
+        output_limit: Some(32_768),
+        generation: Generation { max_tokens: Some(32_000), ..Generation::default() },
+        ..ModelFacts::default()
+    };
+    let models = FixedModels::default();
+    let models = models.with_provider("p", Protocol::OpenAiChat, Dialect::default());
+    desk.models.source = Arc::new(models.with_facts(model, facts));
+    let plan = turn(&desk.prompt(&"word ".repeat(2_400)));
+    let most = plan.components.generation.max_tokens.expect("it is bounded");
+    assert!((16_000..=32_768 - 3_000).contains(&most), "{most}");
+    let body = String::from_utf8_lossy(&plan.body);
+    assert!(body.contains(&format!("\"max_tokens\":{most}")), "{body}");
 }

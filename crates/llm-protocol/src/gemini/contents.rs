@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::arguments;
+use crate::call_ids::function_name;
 use crate::dialect::wrap_instructions;
 use crate::json::RawJson;
 use crate::media::{is_url, not_shown};
@@ -66,7 +67,7 @@ struct FileData<'a> {
 
 #[derive(Serialize)]
 struct FunctionCall<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     args: Cow<'a, RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<RawJson>,
@@ -74,7 +75,7 @@ struct FunctionCall<'a> {
 
 #[derive(Serialize)]
 struct FunctionResponse<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<RawJson>,
     response: Outcome<'a>,
@@ -87,7 +88,7 @@ struct FunctionResponse<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Outcome<'a> {
-    Done { name: &'a str, content: Cow<'a, str> },
+    Done { name: Cow<'a, str>, content: Cow<'a, str> },
     Failed { error: Cow<'a, str> },
 }
 
@@ -123,9 +124,15 @@ fn text<'a>(text: impl Into<Cow<'a, str>>) -> WirePart<'a> {
     Body::Text(text.into()).into()
 }
 
-pub(super) fn contents<'a>(request: &'a LlmRequest, owner: &'a StateOwner) -> Vec<Content<'a>> {
+/// Writes the conversation. With `raw_names`, names of calls are sent as they came.
+pub(super) fn contents<'a>(
+    request: &'a LlmRequest,
+    owner: &'a StateOwner,
+    raw_names: bool,
+) -> Vec<Content<'a>> {
     let third = is_third_generation(&request.model);
-    let mut writer = Writer { owner, contents: Vec::new(), call_ids: HashMap::new(), third };
+    let (contents, call_ids) = (Vec::new(), HashMap::new());
+    let mut writer = Writer { owner, contents, call_ids, third, raw_names };
     for message in &request.messages {
         match message.role {
             Role::User => writer.user(message),
@@ -161,9 +168,16 @@ struct Writer<'a> {
     /// The model is of the third generation or later: calls of other models need a stand-in signature, and
     /// media of a result go inside the result.
     third: bool,
+    /// Sends names of calls as they came, as the first wire version did.
+    raw_names: bool,
 }
 
 impl<'a> Writer<'a> {
+    /// Returns a call's name as this version sends it.
+    fn fit_name(&self, name: &'a str) -> Cow<'a, str> {
+        if self.raw_names { Cow::Borrowed(name) } else { function_name(name) }
+    }
+
     /// Adds parts. Roles alternate, so consecutive parts of one role become one content.
     fn say(&mut self, role: &'static str, parts: Vec<WirePart<'a>>) {
         match self.contents.last_mut() {
@@ -221,11 +235,11 @@ impl<'a> Writer<'a> {
             [one] => Cow::Borrowed(one),
             _ => texts.join("\n").into(),
         };
-        let name = result.name.as_str();
+        let name = self.fit_name(&result.name);
         let response = if result.is_error {
             Outcome::Failed { error: content }
         } else {
-            Outcome::Done { name, content }
+            Outcome::Done { name: name.clone(), content }
         };
         let id = self.call_ids.get(result.id.as_str()).cloned();
         let media = result.content.iter().filter_map(|content| match content {
@@ -293,8 +307,9 @@ impl<'a> Writer<'a> {
             (is_first && self.third).then_some(signature)
         };
         let args = arguments::object(&call.arguments);
+        let name = self.fit_name(&call.name);
         WirePart::Made(MadePart {
-            body: Body::FunctionCall(FunctionCall { name: &call.name, args, id: state.id }),
+            body: Body::FunctionCall(FunctionCall { name, args, id: state.id }),
             thought: false,
             thought_signature: state.thought_signature.or_else(stand_in),
         })

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::dialect::Dialect;
 use crate::gemini::contents::contents;
 use crate::gemini::schema::{Schema, parameters};
-use crate::gemini::{ID, STATE_KEY};
+use crate::gemini::{ID, RAW_NAMES, STATE_KEY};
 use crate::json::Sorted;
 use crate::options::{BodyFields, OptionTable};
 use crate::protocol::body::{Body, Source};
@@ -48,8 +48,8 @@ const RETRIEVAL: &str = "retrievalConfig";
 ///   `providerOptions["gemini"]` are added to the body, sorted, and its `generationConfig` replaces controls
 ///   of the same key (null removes them). Its `tools` come after ours.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
-    let Source { request, dialect, owner, .. } = source;
-    body.entry("contents", &contents(request, owner))?;
+    let Source { request, dialect, owner, version } = source;
+    body.entry("contents", &contents(request, owner, version <= RAW_NAMES))?;
     let system = request.system.iter().map(|SystemPart::Text { text }| text.as_str());
     let text = system.collect::<Vec<_>>().join("\n");
     if !text.is_empty() {

@@ -26,7 +26,13 @@ use crate::protocol::Spec;
 
 /// The version of the written bytes; see [`crate::openai_chat::WIRE_VERSION`].
 /// `tests/encode_gemini.rs` fails when bytes change under the same version.
-pub const WIRE_VERSION: u32 = 1;
+///
+/// - 1: names of calls are sent as they came.
+/// - 2: names of calls have the characters and lengths that Gemini accepts.
+pub const WIRE_VERSION: u32 = 2;
+
+/// The last version that sent names of calls as they came.
+const RAW_NAMES: u32 = 1;
 
 /// The protocol's id, and its key in a request's `providerOptions`.
 pub const ID: &str = "gemini";

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::arguments::object_text;
 use crate::cache::{Breakpoints, CacheControl};
-use crate::call_ids::CallIds;
+use crate::call_ids::{CallIds, short_id, tool_name};
 use crate::dialect::{Dialect, Instructions, wrap_instructions};
 use crate::json::RawJson;
 use crate::media::not_shown;
 use crate::message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 use crate::message_json::can_carry;
-use crate::openai_chat::RAW_ARGUMENTS;
 use crate::openai_chat::content::{Content, ContentPart, join};
 use crate::openai_chat::encode::{Function, function};
+use crate::openai_chat::{RAW_ARGUMENTS, RAW_NAMES};
 use crate::protocol::body::Source;
 use crate::request::SystemPart;
 use crate::state::StateOwner;
@@ -60,7 +60,7 @@ struct WireCall<'a> {
 
 #[derive(Serialize)]
 struct CalledFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: Cow<'a, str>,
 }
 
@@ -150,6 +150,8 @@ struct Writer<'a> {
     ids: Option<CallIds<'a>>,
     /// Sends arguments as the model's text, as the first wire version did.
     raw_arguments: bool,
+    /// Sends names and ids of calls as they came, as the versions before the third did.
+    raw_names: bool,
 }
 
 pub(super) fn messages(source: Source<'_>) -> Vec<WireMessage<'_>> {
@@ -158,9 +160,10 @@ pub(super) fn messages(source: Source<'_>) -> Vec<WireMessage<'_>> {
         if dialect.inline_cache { Breakpoints::of(request) } else { Breakpoints::default() };
     let messages = Vec::with_capacity(request.messages.len() + 1);
     let ids = dialect.call_ids.map(CallIds::of);
-    let raw_arguments = version <= RAW_ARGUMENTS;
+    let (raw_arguments, raw_names) = (version <= RAW_ARGUMENTS, version <= RAW_NAMES);
+    let shown = Vec::new();
     let mut writer =
-        Writer { dialect, owner, marks, messages, shown: Vec::new(), ids, raw_arguments };
+        Writer { dialect, owner, marks, messages, shown, ids, raw_arguments, raw_names };
     writer.system(&request.system);
     for (at, message) in request.messages.iter().enumerate() {
         let first = writer.messages.len();
@@ -267,8 +270,10 @@ impl<'a> Writer<'a> {
         let ToolCall { id, name, arguments, .. } = call;
         let id = match &mut self.ids {
             Some(ids) => ids.of_call(id),
-            None => Cow::Borrowed(id.as_str()),
+            None if self.raw_names => Cow::Borrowed(id.as_str()),
+            None => short_id(id),
         };
+        let name = if self.raw_names { Cow::Borrowed(name.as_str()) } else { tool_name(name) };
         let arguments = if self.raw_arguments {
             Cow::Borrowed(arguments.as_str())
         } else {
@@ -335,7 +340,8 @@ impl<'a> Writer<'a> {
             let answer = WireMessage::new(Role::Tool.as_str(), Some(Content::Text(text)));
             let id = match &self.ids {
                 Some(ids) => ids.of_result(&result.id),
-                None => Cow::Borrowed(result.id.as_str()),
+                None if self.raw_names => Cow::Borrowed(result.id.as_str()),
+                None => short_id(&result.id),
             };
             self.messages.push(WireMessage { tool_call_id: Some(id), ..answer });
         }

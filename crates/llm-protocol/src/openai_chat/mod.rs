@@ -13,6 +13,7 @@ mod think_tags;
 mod tool_calls;
 
 pub use decode::Decoder;
+pub use think_tags::THOUGHT_TAGS;
 
 use crate::framing::Framing;
 use crate::protocol::Spec;
@@ -23,10 +24,14 @@ use crate::protocol::Spec;
 ///
 /// - 1: a call's arguments are the model's text, even if it is not JSON.
 /// - 2: arguments are one JSON object, as in the other protocols.
-pub const WIRE_VERSION: u32 = 2;
+/// - 3: names and ids of calls have the characters and lengths that OpenAI accepts.
+pub const WIRE_VERSION: u32 = 3;
 
 /// The last version that sent a call's arguments as the model wrote them.
 const RAW_ARGUMENTS: u32 = 1;
+
+/// The last version that sent names and ids of calls as they came.
+const RAW_NAMES: u32 = 2;
 
 /// The protocol's id, and its key in a request's `providerOptions`.
 pub const ID: &str = "openai-chat";

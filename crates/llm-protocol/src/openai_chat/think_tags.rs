@@ -5,8 +5,16 @@
 
 use std::mem::take;
 
-/// The tags around thoughts.
-const TAGS: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
+/// The tags around thoughts, of many models. The last are those of Magistral, Gemini, MiniMax and Seed.
+pub const THOUGHT_TAGS: [(&str, &str); 7] = [
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<reasoning>", "</reasoning>"),
+    ("[THINK]", "[/THINK]"),
+    ("<thought>", "</thought>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<seed:think>", "</seed:think>"),
+];
 
 /// The most blanks before a tag, in bytes.
 const MAX_BLANKS: usize = 1_024;
@@ -91,12 +99,12 @@ impl ThinkTags {
     /// Decides what the held text begins with; returns whether it could.
     fn begin(&mut self, spans: &mut Vec<TextSpan>) -> bool {
         let start = self.held.trim_start();
-        if let Some((tag, end)) = TAGS.into_iter().find(|(tag, _)| start.starts_with(tag)) {
+        if let Some((tag, end)) = THOUGHT_TAGS.into_iter().find(|(tag, _)| start.starts_with(tag)) {
             self.held = start[tag.len()..].to_owned();
             self.place = Place::Thought { end, begun: false };
             return true;
         }
-        let may_begin = TAGS.iter().any(|(tag, _)| tag.starts_with(start));
+        let may_begin = THOUGHT_TAGS.iter().any(|(tag, _)| tag.starts_with(start));
         if may_begin && self.held.len() <= MAX_BLANKS {
             return false;
         }
@@ -141,9 +149,10 @@ fn overlap(text: &str, tag: &str) -> usize {
 /// Splits an answer that came whole and has only the end of its thoughts: the prompt's template held the beginning
 /// (DeepSeek's models in vLLM). The tag ends its line, which an answer's words about it seldom do.
 fn split_unopened(text: &str) -> Option<(String, String)> {
-    let (thought, answer) = text.split_once(TAGS[0].1)?;
+    let (begin, end) = THOUGHT_TAGS[0];
+    let (thought, answer) = text.split_once(end)?;
     let ends_line = answer.is_empty() || answer.starts_with(['\n', '\r']);
-    let is_one = !thought.contains(TAGS[0].0) && !answer.contains(TAGS[0].1);
+    let is_one = !thought.contains(begin) && !answer.contains(end);
     let answer = answer.trim_start();
     (ends_line && is_one).then(|| (thought.trim_start().to_owned(), answer.to_owned()))
 }
@@ -189,6 +198,22 @@ mod tests {
             let letters: Vec<String> = text.chars().map(String::from).collect();
             let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
             assert_eq!(split_all(&letters), expected, "{text}, letter by letter");
+        }
+    }
+
+    // Finding: report 30-a14 (RooCodeInc/Roo-Code#8522).
+    #[test]
+    fn thoughts_are_known_by_the_tags_of_many_models() {
+        for (begin, end) in THOUGHT_TAGS {
+            let expected = ("Let me see".to_owned(), "Done.".to_owned());
+            let text = format!("{begin}Let me see{end}Done.");
+            assert_eq!(split_all(&[&text]), expected, "{text}");
+            let letters: Vec<String> = text.chars().map(String::from).collect();
+            let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+            assert_eq!(split_all(&letters), expected, "{text}, letter by letter");
+        }
+        for text in ["[1, 2]", "[TH", "<seed> is a tag", "See [THINK]x[/THINK]"] {
+            assert_eq!(split_all(&[text]), (String::new(), text.to_owned()));
         }
     }
 
