@@ -32,7 +32,7 @@ pub(crate) fn wait_in_words(message: &str) -> Option<u64> {
 }
 
 /// Reads the numbers with units at the beginning of a text, and adds them up.
-fn duration_ms(text: &str) -> Option<u64> {
+pub(crate) fn duration_ms(text: &str) -> Option<u64> {
     let mut rest = text.trim_start();
     let mut total = None;
     while let Some((ms, after)) = first_part(rest) {
