@@ -352,7 +352,7 @@ const FINISHED: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"st
 #[tokio::test]
 async fn a_last_event_without_its_empty_line_counts() {
     let last = FINISHED.trim_end();
-    for end in [last, &format!("{last}\n"), "data: [DONE]", "data: [DONE]\r\n"] {
+    for end in [last, &*format!("{last}\n"), "data: [DONE]", "data: [DONE]\r\n"] {
         let body = format!("{HELLO}{end}");
         let server = Server::start(move || events(Body::from(body.clone()))).await;
         let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
