@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use futures::StreamExt;
 use llm_protocol::{
-    Delivery, ErrorReason, classify_in_stream, classify_named, http_date_unix_ms, retry_after_ms,
-    stated_error, truncate, value_of,
+    Delivery, ErrorReason, classify_in_stream, classify_named, http_date_unix_ms, limit_reset_ms,
+    retry_after_ms, stated_error, truncate, value_of,
 };
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderValue,
@@ -123,7 +123,7 @@ impl Client {
         let framer = protocol.framer(self.options.max_frame_bytes);
         let decoder = protocol.decoder_for(model, dialect);
         let bounds = Bounds { silence, asked_bytes, max_bytes: self.options.max_response_bytes };
-        let reading = Reading::new(framer, decoder, sent.redactor, bounds, response);
+        let reading = Reading::new(*protocol, framer, decoder, sent.redactor, bounds, response);
         Ok(LlmStream::new(reading))
     }
 }
@@ -178,6 +178,7 @@ pub(crate) async fn refusal(redactor: &Redactor, response: WireResponse) -> LlmE
         let error = classify_named(status.as_u16(), wait_ms(&headers), name, &body);
         LlmError::accepted(error.reason, &error.message)
     };
+    add_limit_wait(&mut error.reason, &headers, &body);
     error.status = Some(status.as_u16());
     error.request_id = request_id(&headers);
     error.advice = advice(&headers);
@@ -195,7 +196,8 @@ fn advice(headers: &HeaderMap) -> Option<RetryAdvice> {
 /// Returns the error in an answer with status 200: some gateways send JSON errors that way.
 fn not_a_stream(headers: &HeaderMap, body: &str) -> LlmError {
     let json = value_of(body).unwrap_or_default();
-    if let Some(error) = stated_error(&json) {
+    let json = json.get(0).unwrap_or(&json); // Gemini wraps its error in a list of one
+    if let Some(error) = stated_error(json) {
         let error = classify_in_stream(error);
         return LlmError::accepted(error.reason, &error.message);
     }
@@ -224,10 +226,22 @@ pub(crate) async fn read_text(
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Adds the wait until a limit ends to an error that says none.
+pub(crate) fn add_limit_wait(reason: &mut ErrorReason, headers: &HeaderMap, body: &str) {
+    if *reason == (ErrorReason::RateLimit { retry_after_ms: None }) {
+        let stated = |name: &str| header(headers, name).map(str::to_owned);
+        let retry_after_ms = limit_reset_ms(stated, body, provider_unix_ms(headers));
+        *reason = ErrorReason::RateLimit { retry_after_ms };
+    }
+}
+
+/// Returns the provider's time, because our clock may be wrong, or else ours.
+fn provider_unix_ms(headers: &HeaderMap) -> u64 {
+    header(headers, DATE.as_str()).and_then(http_date_unix_ms).unwrap_or_else(now_unix_ms)
+}
+
 fn wait_ms(headers: &HeaderMap) -> Option<u64> {
-    // Prefer the provider's clock, because ours may be wrong.
-    let now =
-        header(headers, DATE.as_str()).and_then(http_date_unix_ms).unwrap_or_else(now_unix_ms);
+    let now = provider_unix_ms(headers);
     retry_after_ms(header(headers, RETRY_AFTER.as_str()), header(headers, "retry-after-ms"), now)
 }
 

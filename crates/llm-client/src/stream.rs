@@ -10,15 +10,17 @@ use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use llm_protocol::{
-    DecodeError, Decoder, Delivery, ErrorReason, FinishReason, Framer, LlmEvent, Usage,
+    DecodeError, Decoder, Delivery, ErrorReason, FinishReason, Framer, LlmEvent, Protocol, Usage,
     classify_in_stream, stated_error, value_of,
 };
+use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 
-use crate::client::{redacted, request_id};
+use crate::client::{add_limit_wait, redacted, request_id};
 use crate::error::LlmError;
 use crate::secret::Redactor;
 use crate::transport::{TransportError, WireResponse};
+use crate::whole;
 
 /// The longest wait for the end of a body after the end of the answer. Only a connection whose body was read
 /// to its end can be used again.
@@ -76,13 +78,14 @@ pub(crate) struct Bounds {
     pub(crate) asked_bytes: usize,
 }
 
-/// The most bytes of a body without frames that are kept, because it may be an error.
-const MAX_START_BYTES: usize = 64 * 1024;
+/// The most bytes of a body without frames that are kept, because it may be an error or a whole answer.
+const MAX_START_BYTES: usize = 16 * 1024 * 1024;
 /// The bytes per token in an estimate, when the usage is unknown.
 const BYTES_PER_TOKEN: usize = 4;
 
 /// Reads chunks, cuts them into frames and decodes the frames.
 pub(crate) struct Reading {
+    protocol: Protocol,
     body: BoxStream<'static, Result<Bytes, TransportError>>,
     framer: Framer,
     /// `None` after the answer ended.
@@ -108,6 +111,7 @@ pub(crate) struct Reading {
 
 impl Reading {
     pub(crate) fn new(
+        protocol: Protocol,
         framer: Framer,
         decoder: Decoder,
         redactor: Redactor,
@@ -115,6 +119,7 @@ impl Reading {
         response: WireResponse,
     ) -> Self {
         Self {
+            protocol,
             body: response.body,
             framer,
             decoder: Some(decoder),
@@ -154,7 +159,10 @@ impl Reading {
         let until = self.ends_at.map_or(silence, |ends_at| ends_at.min(silence));
         let chunk = match tokio::time::timeout_at(until, self.body.next()).await {
             Ok(Some(Ok(chunk))) => chunk,
-            Ok(None) => return self.end(decoder, None),
+            Ok(None) => {
+                self.decode_rest(&mut decoder)?;
+                return self.end(decoder, None);
+            }
             Ok(Some(Err(error))) => return self.end(decoder, Some(error.into())),
             Err(_) if self.ends_at.is_some() => return self.end(decoder, None),
             Err(_) => {
@@ -170,16 +178,7 @@ impl Reading {
         }
         let mut frames = Vec::new();
         let framed = self.framer.push_into(&chunk, &mut frames);
-        for data in frames {
-            let had_stopped = decoder.has_stopped();
-            let events = decoder.push(&data).map_err(|error| self.broken(error))?;
-            let said = events.iter().map(said_bytes).sum::<usize>();
-            self.said_bytes += said;
-            self.stops_often |= had_stopped && said > 0;
-            self.ready.extend(events);
-            self.frames += 1;
-            self.start = Vec::new();
-        }
+        self.decode_frames(&mut decoder, frames)?;
         framed.map_err(|error| self.broken(error))?;
         if decoder.is_done() {
             self.drain().await;
@@ -192,6 +191,40 @@ impl Reading {
         }
         self.decoder = Some(decoder);
         Ok(())
+    }
+
+    fn decode_frames(
+        &mut self,
+        decoder: &mut Decoder,
+        frames: Vec<String>,
+    ) -> Result<(), LlmError> {
+        for data in frames {
+            let had_stopped = decoder.has_stopped();
+            let events = decoder.push(&data).map_err(|error| {
+                let mut error = self.broken(error);
+                add_limit_wait(&mut error.reason, &HeaderMap::new(), &data);
+                error
+            })?;
+            let said = events.iter().map(said_bytes).sum::<usize>();
+            self.said_bytes += said;
+            self.stops_often |= had_stopped && said > 0;
+            self.ready.extend(events);
+            self.frames += 1;
+            self.start = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Decodes what a body holds at its proper end: a last event without its end, or a whole answer in place of a stream.
+    fn decode_rest(&mut self, decoder: &mut Decoder) -> Result<(), LlmError> {
+        let mut frames = self.framer.end_stream();
+        if self.frames == 0
+            && frames.is_empty()
+            && let Some(events) = whole::make_events(self.protocol, &self.start)
+        {
+            self.framer.push_into(&events, &mut frames).map_err(|error| self.broken(error))?;
+        }
+        self.decode_frames(decoder, frames)
     }
 
     /// Converts a decoding error. After good frames, a bad one means damage, not another protocol.

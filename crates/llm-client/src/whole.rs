@@ -55,8 +55,7 @@ pub(crate) async fn make_stream(
         }
         let start = body.trim_ascii_start();
         is_stream = BEGINNINGS.iter().any(|beginning| start.starts_with(beginning));
-        let is_object = may_be_whole(protocol) && start.starts_with(b"{");
-        if is_stream || (start.len() >= ENOUGH && !is_object) {
+        if is_stream || (start.len() >= ENOUGH && !may_be_whole(protocol, start)) {
             break;
         }
     }
@@ -87,21 +86,59 @@ struct WholeMessage<'a> {
     usage: Option<&'a RawValue>,
 }
 
-/// Returns whether whole answers of the protocol are known here.
-fn may_be_whole(protocol: Protocol) -> bool {
+/// Returns whether a body that begins so may be a whole answer of the protocol.
+fn may_be_whole(protocol: Protocol, start: &[u8]) -> bool {
     match protocol {
-        Protocol::OpenAiChat | Protocol::AnthropicMessages => true,
-        Protocol::BedrockConverse | Protocol::OpenAiResponses | Protocol::Gemini => false,
+        Protocol::OpenAiChat | Protocol::AnthropicMessages | Protocol::OpenAiResponses => {
+            start.starts_with(b"{")
+        }
+        Protocol::Gemini => start.starts_with(b"{") || start.starts_with(b"["),
+        Protocol::BedrockConverse => false,
     }
 }
 
 /// Returns a whole body as server-sent events, if it is an answer of the protocol.
-fn make_events(protocol: Protocol, body: &[u8]) -> Option<Bytes> {
+pub(crate) fn make_events(protocol: Protocol, body: &[u8]) -> Option<Bytes> {
     match protocol {
         Protocol::OpenAiChat => make_chat_event(body),
         Protocol::AnthropicMessages => make_message_events(body),
-        Protocol::BedrockConverse | Protocol::OpenAiResponses | Protocol::Gemini => None,
+        Protocol::OpenAiResponses => make_response_event(body),
+        Protocol::Gemini => make_gemini_events(body),
+        Protocol::BedrockConverse => None,
     }
+}
+
+/// Returns a whole response as its last event, which repeats all of it.
+fn make_response_event(body: &[u8]) -> Option<Bytes> {
+    let text = std::str::from_utf8(body).ok()?;
+    let json = value_of(text).ok()?;
+    json.get("output").filter(|output| output.is_array())?;
+    let kind = match json.get("status").and_then(Value::as_str) {
+        Some("completed") | None => "response.completed",
+        Some("incomplete") => "response.incomplete",
+        Some(_) => return None, // its error is told, if it has one
+    };
+    let mut events = String::with_capacity(text.len() + 64);
+    push_event(&mut events, &format!(r#"{{"type":"{kind}","response":{text}}}"#));
+    Some(events.into())
+}
+
+/// Returns the frames of a whole answer of Gemini as events: one frame alone, or the list of all.
+fn make_gemini_events(body: &[u8]) -> Option<Bytes> {
+    let frames: Vec<&RawValue> = if body.trim_ascii_start().starts_with(b"[") {
+        serde_json::from_slice(body).ok()?
+    } else {
+        vec![serde_json::from_slice(body).ok()?]
+    };
+    let is_answer = |json: Value| json.get("candidates").or(json.get("promptFeedback")).is_some();
+    if !frames.iter().any(|frame| value_of(frame.get()).is_ok_and(is_answer)) {
+        return None;
+    }
+    let mut events = String::with_capacity(body.len() + 1_024);
+    for frame in frames {
+        push_event(&mut events, frame.get());
+    }
+    Some(events.into())
 }
 
 /// Returns a whole chat completion as one event: its decoder reads a whole message in place of pieces.

@@ -65,4 +65,14 @@ impl Framer {
             Self::AwsEventStream(framer) => framer.push_into(bytes, frames),
         }
     }
+
+    /// Ends a stream whose connection was closed properly, and returns the frames that are whole without their mark of
+    /// the end.
+    #[must_use]
+    pub fn end_stream(&mut self) -> Vec<String> {
+        match self {
+            Self::Sse(framer) => framer.end_stream(),
+            Self::AwsEventStream(_) => Vec::new(), // its messages have a length
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::str::FromStr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -166,6 +167,22 @@ impl CacheWrites {
         ];
         names.into_iter().filter_map(|count| count.0).max()
     }
+}
+
+/// Reads the number of a part. Some servers write it as text or with a fraction (`"0"`, `0.0`). Anything that is no such
+/// number becomes `None`, as a bad [`Count`] does.
+pub(crate) fn read_index<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr,
+    D: Deserializer<'de>,
+{
+    let text = match Value::deserialize(deserializer)? {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return Ok(None),
+    };
+    let text = text.trim();
+    Ok(text.strip_suffix(".0").unwrap_or(text).parse().ok())
 }
 
 /// Reads an object of counts. Anything else becomes `None`, as a bad [`Count`] does.

@@ -3,6 +3,14 @@
 //! Follows the WHATWG HTML standard §9.2.6, reduced to what providers use: only `data` fields are kept. An
 //! event without data is dropped, and so is an event that the stream does not complete. Data that begins with a colon
 //! is a comment: some proxies pass comments on so.
+//!
+//! Three faults of servers are mended: a last event without its empty line ([`Framer::end_stream`]), events without
+//! empty lines between them, and a field `error` with an object.
+
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use crate::surrogates::value_of;
 
 /// Cuts a byte stream into the data payloads of its events. Any split of the bytes gives the same payloads.
 #[derive(Debug)]
@@ -97,6 +105,20 @@ impl Framer {
         Ok(())
     }
 
+    /// Ends a stream whose connection was closed properly, and returns the payloads of an event that no empty line
+    /// has ended. Only whole JSON objects and `[DONE]` count: anything else may have been cut.
+    #[must_use]
+    pub fn end_stream(&mut self) -> Vec<String> {
+        let mut payloads = Vec::new();
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            self.end_line(&line, &mut payloads);
+        }
+        self.end_line(&[], &mut payloads);
+        payloads.retain(|payload| is_event(payload));
+        payloads
+    }
+
     fn check_size(&self, more: usize) -> Result<(), FrameTooLarge> {
         let max_frame_bytes = self.max_frame_bytes;
         if self.data.len() + self.line.len() + more > max_frame_bytes {
@@ -111,9 +133,13 @@ impl Framer {
         }
         if line.is_empty() {
             if std::mem::take(&mut self.has_data) {
-                payloads.push(into_text(std::mem::take(&mut self.data)));
+                push_payloads(into_text(std::mem::take(&mut self.data)), payloads);
             }
             return;
+        }
+        // llama.cpp sends the error of a stream in a field of this name.
+        if let Some(error) = read_error(line) {
+            return self.add_data(error.as_bytes());
         }
         // A line without a colon is a field without a value; a line that begins with a colon is a comment.
         let value = match line.strip_prefix(b"data") {
@@ -125,11 +151,44 @@ impl Framer {
         if !self.has_data && value.starts_with(b":") {
             return;
         }
+        self.add_data(value);
+    }
+
+    fn add_data(&mut self, value: &[u8]) {
         if std::mem::replace(&mut self.has_data, true) {
             self.data.push(b'\n');
         }
         self.data.extend_from_slice(value);
     }
+}
+
+/// Adds an event's data. If it is no JSON but each of its lines is, the server has left out the empty lines between its
+/// events.
+fn push_payloads(data: String, payloads: &mut Vec<String>) {
+    let is_joined = data.contains('\n') && !is_json(&data) && data.split('\n').all(is_event);
+    if is_joined {
+        payloads.extend(data.split('\n').map(str::to_owned));
+    } else {
+        payloads.push(data);
+    }
+}
+
+/// Returns whether the data is a whole event of some provider.
+fn is_event(data: &str) -> bool {
+    let data = data.trim();
+    data == "[DONE]" || (data.starts_with('{') && is_json(data))
+}
+
+fn is_json(data: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(data).is_ok()
+}
+
+/// Returns the object of a field `error` as the frame that other servers send.
+fn read_error(line: &[u8]) -> Option<String> {
+    let value = std::str::from_utf8(line.strip_prefix(b"error:")?).ok()?;
+    let error = value_of(value).ok().filter(Value::is_object)?;
+    let error = error.get("error").unwrap_or(&error);
+    Some(json!({ "error": error }).to_string())
 }
 
 fn into_text(bytes: Vec<u8>) -> String {
@@ -160,6 +219,51 @@ mod tests {
         assert_eq!(frames("data: {\"a\"\ndata: :1}\n\n"), ["{\"a\"\n:1}"]);
         assert_eq!(frames("database: a\n\nDATA: b\n\n"), [""; 0]);
         assert_eq!(frames("data: incomplete\n"), [""; 0]);
+    }
+
+    // Finding: report 30-a1 (openai/openai-node#2725).
+    #[test]
+    fn the_end_of_a_stream_completes_a_whole_last_event() {
+        let ended = |text: &str| {
+            let mut framer = Framer::default();
+            assert_eq!(framer.push(text.as_bytes()), Ok(vec![]), "{text}");
+            framer.end_stream()
+        };
+        for end in ["", "\n", "\r", "\r\n"] {
+            assert_eq!(ended(&format!("data: {{\"a\":1}}{end}")), ["{\"a\":1}"]);
+            assert_eq!(ended(&format!("event: x\ndata: [DONE]{end}")), ["[DONE]"]);
+            assert_eq!(ended(&format!("data: {{\ndata: }}{end}")), ["{\n}"]);
+        }
+        assert_eq!(ended("data: {\"a\":1}\ndata: [DONE]"), ["{\"a\":1}", "[DONE]"]);
+        for cut in [
+            "",
+            "data: {\"a\":1",
+            "data: {\"a\":1}\ndata: [DO",
+            "data: 1",
+            "data: incomplete\n",
+            "dat",
+        ] {
+            assert_eq!(ended(cut), [""; 0], "{cut}");
+        }
+    }
+
+    // Finding: report 30-a2 (anomalyco/opencode#27365).
+    #[test]
+    fn events_without_empty_lines_between_are_told_apart() {
+        let stream = "data: {\"a\":1}\ndata: {\"b\":2}\r\ndata: [DONE]\n\n";
+        assert_eq!(frames(stream), ["{\"a\":1}", "{\"b\":2}", "[DONE]"]);
+        // One value in several lines stays one, and so does what is no JSON.
+        assert_eq!(frames("data: {\"a\":\ndata: 1}\n\n"), ["{\"a\":\n1}"]);
+        assert_eq!(frames("data: {}\ndata: odd\n\n"), ["{}\nodd"]);
+    }
+
+    // Finding: report 30-a3 (ggml-org/llama.cpp#16109).
+    #[test]
+    fn a_field_with_an_error_is_a_frame_with_it() {
+        let error = "{\"error\":{\"code\":400}}";
+        assert_eq!(frames("error: {\"code\":400}\n\ndata: [DONE]\n\n"), [error, "[DONE]"]);
+        assert_eq!(frames("data: {}\nerror:{\"error\":{\"code\":400}}\n\n"), ["{}", error]);
+        assert_eq!(frames("error: odd\n\nerror\n\nerrors: {}\n\n"), [""; 0]);
     }
 
     #[test]

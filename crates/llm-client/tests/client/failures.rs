@@ -348,6 +348,115 @@ async fn an_endless_answer_is_stopped_at_its_bound() {
 
 const FINISHED: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
+// Finding: report 30-a1 (openai/openai-node#2725).
+#[tokio::test]
+async fn a_last_event_without_its_empty_line_counts() {
+    let last = FINISHED.trim_end();
+    for end in [last, &*format!("{last}\n"), "data: [DONE]", "data: [DONE]\r\n"] {
+        let body = format!("{HELLO}{end}");
+        let server = Server::start(move || events(Body::from(body.clone()))).await;
+        let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+        assert_eq!((came.len(), &came[..3], error), (5, &hello()[..3], None), "{end}");
+    }
+    // One that is cut in the middle, or whose connection breaks, is as torn as before.
+    let half = format!("{HELLO}{}", &last[..last.len() - 1]);
+    let server = Server::start(move || events(Body::from(half.clone()))).await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    assert_eq!((came.as_slice(), error.unwrap().reason), (&hello()[..2], TRUNCATED));
+    let server = Server::start(move || {
+        let came = stream::iter([Ok(Bytes::from(format!("{HELLO}{last}")))]);
+        let broken = stream::once(async {
+            tokio::task::yield_now().await;
+            Err(std::io::Error::from(ErrorKind::BrokenPipe))
+        });
+        events(Body::from_stream(came.chain(broken)))
+    })
+    .await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    assert_eq!((came.as_slice(), error.unwrap().reason), (&hello()[..2], lost(Delivery::Accepted)));
+}
+
+// Finding: report 30-a2 (anomalyco/opencode#27365).
+#[tokio::test]
+async fn an_error_without_an_empty_line_before_it_is_told() {
+    let error = r#"{"error":{"message":"stream_read_error","type":"upstream_error"}}"#;
+    let body = format!("{}\ndata: {error}\n\n", HELLO.trim_end());
+    let server = Server::start(move || events(Body::from(body.clone()))).await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    let error = error.unwrap();
+    assert_eq!((came.as_slice(), &*error.provider_message), (&hello()[..2], "stream_read_error"));
+}
+
+// Finding: report 30-a3 (ggml-org/llama.cpp#16109).
+#[tokio::test]
+async fn an_error_in_a_field_of_its_own_is_told() {
+    let words = "the request exceeds the available context size. try increasing the context size or enable context shift";
+    let error = format!(
+        "error: {{\"code\":400,\"message\":\"{words}\",\"type\":\"invalid_request_error\"}}\n\n"
+    );
+    for body in [format!("{error}data: [DONE]\n\n"), error] {
+        let server = Server::start(move || events(Body::from(body.clone()))).await;
+        let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+        let error = error.unwrap();
+        assert_eq!((came, error.reason), (vec![], ErrorReason::ContextOverflow));
+        assert_eq!(error.provider_message, words);
+    }
+}
+
+// Finding: report 30-a15 (nyroway/nyro#182).
+#[tokio::test]
+async fn a_whole_answer_of_any_protocol_and_type_is_read() {
+    let chat = r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
+    let message = r#"{"type":"message","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":1}}"#;
+    let response = r#"{"object":"response","status":"completed","error":null,"output":[{"type":"message","content":[{"type":"output_text","text":"hi"}]}],"usage":{"input_tokens":3,"output_tokens":1}}"#;
+    let frame = r#"{"candidates":[{"content":{"parts":[{"text":"hi"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":1}}"#;
+    let list = "[{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hi\"}]}}]},\r\n{\"candidates\":[{\"content\":{\"parts\":[]},\n\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":3,\"candidatesTokenCount\":1}}]";
+    for (protocol, body) in [
+        (Protocol::OpenAiChat, chat),
+        (Protocol::AnthropicMessages, message),
+        (Protocol::OpenAiResponses, response),
+        (Protocol::Gemini, frame),
+        (Protocol::Gemini, list),
+    ] {
+        for kind in ["application/json", "text/plain", "text/event-stream"] {
+            let server = Server::start(move || refuse(200, &[("content-type", kind)], body)).await;
+            let route = Route::new(protocol, "m", server.endpoint.clone());
+            let answer = client().on(route).send(Bytes::from_static(BODY)).await.unwrap();
+            let answer = answer.collected().await.unwrap();
+            let usage = answer.usage.map(|usage| (usage.input_tokens, usage.output_tokens));
+            assert_eq!(
+                (answer.text().as_str(), answer.reason, usage),
+                ("hi", FinishReason::Stop, Some((3, 1))),
+                "{protocol:?} {kind} {body}"
+            );
+        }
+    }
+    let json = &[("content-type", "application/json")];
+    let error = refused(200, json, r#"[{"error":{"code":503,"message":"Busy"}}]"#).await;
+    assert_eq!(error.reason, ErrorReason::ProviderInternal { retry_after_ms: None });
+}
+
+// Finding: report 30-a10 (everruns/everruns#2280).
+#[tokio::test]
+async fn the_end_of_a_limit_in_a_header_is_waited_for() {
+    const DATE: (&str, &str) = ("date", "Fri, 15 Jan 2027 08:00:00 GMT");
+    const RESET: (&str, &str) = ("x-ratelimit-reset", "1800000045");
+    let body = r#"{"error":{"message":"Rate limit exceeded: free-models-per-min. ","code":429,"metadata":{"headers":{"X-RateLimit-Limit":"20","X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1800000045000"}}}}"#;
+    let wait = Some(Duration::from_secs(45));
+    assert_eq!(refused(429, &[DATE], body).await.retry_after(), wait);
+    assert_eq!(refused(429, &[DATE, RESET], "").await.retry_after(), wait);
+    // What is said about the wait itself is more exact.
+    let seven = Some(Duration::from_secs(7));
+    assert_eq!(refused(429, &[DATE, RESET, ("retry-after", "7")], "").await.retry_after(), seven);
+    assert_eq!(refused(429, &[DATE, RESET], "Try again in 7s.").await.retry_after(), seven);
+    let late = refused(429, &[DATE, ("x-ratelimit-reset", "1800001000")], "").await;
+    assert_eq!(late.next_delay(&Schedule::default(), 1, 500), None);
+    let frame = "data: {\"error\":{\"code\":429,\"message\":\"Slow\",\"metadata\":{\"headers\":{\"Retry-After\":\"7\"}}}}\n\n";
+    let server = Server::start(move || events(Body::from(frame))).await;
+    let (_, error) = collect(server.stream(&client()).await.unwrap()).await;
+    assert_eq!(error.unwrap().retry_after(), seven);
+}
+
 // Finding llm 4: an answer torn after its finish reason keeps its text, and its usage is estimated.
 #[tokio::test]
 async fn a_torn_transfer_settles_with_an_estimated_usage() {

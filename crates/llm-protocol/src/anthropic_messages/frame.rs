@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::Usage;
-use crate::json::{CacheCreation, Count, read_counts};
+use crate::json::{CacheCreation, Count, read_counts, read_index};
 use crate::text::Text;
 
 /// One frame of any type, with the fields of all types.
@@ -17,6 +17,7 @@ use crate::text::Text;
 pub(super) struct Frame<'a> {
     #[serde(rename = "type", borrow)]
     pub(super) kind: Option<Text<'a>>,
+    #[serde(deserialize_with = "read_index")]
     pub(super) index: Option<u64>,
     pub(super) message: Option<MessageStart>,
     #[serde(borrow)]

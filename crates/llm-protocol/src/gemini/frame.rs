@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::Usage;
-use crate::json::{Count, read_counts};
+use crate::json::{Count, read_counts, read_index};
 use crate::text::Text;
 
 #[derive(Deserialize, Default)]
@@ -26,6 +26,7 @@ pub(super) struct Frame<'a> {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Candidate<'a> {
+    #[serde(deserialize_with = "read_index")]
     pub(super) index: Option<u64>,
     #[serde(borrow)]
     pub(super) content: Option<Content<'a>>,

@@ -83,15 +83,16 @@ impl Decoder {
             return Ok(events);
         }
         let mut mended = None;
-        let (frame, data) = self.halves.read(data, &mut mended, parse, |_| false)?;
+        let (mut frame, data) = self.halves.read(data, &mut mended, parse, |_| false)?;
+        let usage = frame.take_usage();
         if let Some(error) = frame.error.filter(is_failure) {
             return Err(classify_in_stream(&error).into());
         }
         if frame.object.as_deref() == Some("error") {
             return Err(classify_in_stream(&serde_json::from_str(data).unwrap_or_default()).into());
         }
-        let is_counted = frame.usage.is_some();
-        if let Some(usage) = frame.usage {
+        let is_counted = usage.is_some();
+        if let Some(usage) = usage {
             self.count(usage.into_usage());
         }
         // We ask for one choice. A server that sends more numbers them.

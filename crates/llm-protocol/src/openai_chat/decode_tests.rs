@@ -210,7 +210,7 @@ fn frames_that_say_nothing_are_ignored() {
 
 #[test]
 fn what_is_not_this_protocol_is_malformed() {
-    for frame in ["{", "hello", r#"{"choices":[{"delta":{"content":7}}]}"#] {
+    for frame in ["{", "hello", r#"{"choices":[{"delta":{"content":{}}}]}"#] {
         let error = fresh().push(frame).unwrap_err();
         assert!(matches!(error, DecodeError::Malformed { .. }), "{frame}: {error}");
     }
@@ -309,7 +309,7 @@ fn content_may_be_a_list_of_thoughts_and_texts() {
         decoder.push(&delta(r#"{"content":"."}"#)).unwrap(),
         [TextDelta { id: id(), text: s(".") }]
     );
-    assert!(decoder.push(&delta(r#"{"content":7}"#)).is_err());
+    assert!(decoder.push(&delta(r#"{"content":{}}"#)).is_err());
 }
 
 #[test]
@@ -457,6 +457,72 @@ fn odd_values_do_not_fail_an_answer() {
             .unwrap()
             .contains(&LlmEvent::Finish { reason: FinishReason::Stop, usage: Some(usage) })
     );
+}
+
+// Finding: report 30-a4 (cloudflare/ai#651).
+#[test]
+fn a_number_or_a_word_of_json_is_text() {
+    let mut decoder = fresh();
+    let frames = [
+        delta(r#"{"reasoning_content":6}"#),
+        delta(r#"{"reasoning":"."}"#),
+        delta(r#"{"content":"port "}"#),
+        delta(r#"{"content":6}"#),
+        delta(r#"{"content":-1}"#),
+        delta(r#"{"content":0.5}"#),
+        delta(r#"{"content":true}"#),
+        end("stop"),
+    ];
+    let (mut thought, mut said) = (String::new(), String::new());
+    for event in frames.iter().flat_map(|frame| decoder.push(frame).unwrap()) {
+        if let TextDelta { text, .. } = event {
+            said += &text;
+        } else if let ReasoningDelta { text, .. } = event {
+            thought += &text;
+        }
+    }
+    assert_eq!((thought.as_str(), said.as_str()), ("6.", "port 6-10.5true"));
+}
+
+// Finding: report 30-a5 (earendil-works/pi#2017).
+#[test]
+fn usage_beside_the_usual_place_is_counted() {
+    let counted = |frames: &[String]| {
+        let ended = finish_of(frames);
+        let Some(LlmEvent::Finish { usage: Some(usage), .. }) = ended.last() else {
+            panic!("{ended:?}");
+        };
+        (usage.input_tokens, usage.output_tokens)
+    };
+    let moonshot = |beside: &str| {
+        format!(
+            r#"{{"choices":[{{"delta":{{}},"finish_reason":"stop","usage":{{"prompt_tokens":100,"completion_tokens":20}}}}]{beside}}}"#
+        )
+    };
+    let groq = r#"{"x_groq":{"id":"r","usage":{"prompt_tokens":7,"completion_tokens":3}},"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
+    let usual = r#","usage":{"prompt_tokens":1,"completion_tokens":2}"#;
+    assert_eq!(counted(&[moonshot("")]), (100, 20));
+    assert_eq!(counted(&[moonshot(r#","usage":null,"x_groq":"odd""#)]), (100, 20));
+    assert_eq!(counted(&[moonshot(usual)]), (1, 2));
+    assert_eq!(counted(&[s(groq)]), (7, 3));
+}
+
+// Finding: report 30-a16 (anvia-hq/anvia#262).
+#[test]
+fn the_index_of_a_call_may_be_text_or_have_a_fraction() {
+    let begin = |index: &str, id: &str| {
+        format!(
+            r#"{{"choices":[{{"index":"0","delta":{{"tool_calls":[{{"index":{index},"id":"{id}","function":{{"name":"read","arguments":"{{"}}}}]}}}}]}}"#
+        )
+    };
+    let more =
+        |index: &str| calls(&format!(r#"{{"index":{index},"function":{{"arguments":"}}"}}}}"#));
+    let two = [ToolCall::new("a", "read", "{}"), ToolCall::new("b", "read", "{}")];
+    for (first, second) in [("\"0\"", "\"1\""), ("0.0", "1.0"), ("0", "\"1.0\"")] {
+        let frames = [begin(first, "a"), begin(second, "b"), more(first), more(second)];
+        assert_eq!(calls_of(&frames), two, "{first}");
+    }
+    assert_eq!(calls_of(&[begin("[]", "a"), more("null")]), two[..1]);
 }
 
 // Finding llm 7: these reasons were read as a complete answer.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::event::{FinishReason, Usage};
 use crate::finish::read_reason;
-use crate::json::{CacheWrites, Count, inclusive_input, read_counts};
+use crate::json::{CacheWrites, Count, inclusive_input, read_counts, read_index};
 use crate::text::Text;
 
 #[derive(Deserialize, Default)]
@@ -21,13 +21,34 @@ pub(super) struct Frame<'a> {
     pub(super) choices: Option<Vec<Choice>>,
     #[serde(deserialize_with = "read_counts")]
     pub(super) usage: Option<WireUsage>,
+    /// Groq's place for the usage.
+    #[serde(deserialize_with = "read_counts")]
+    pub(super) x_groq: Option<Groq>,
     pub(super) error: Option<Value>,
+}
+
+impl Frame<'_> {
+    /// Takes the usage of the answer from any of its places. The usual one goes first.
+    pub(super) fn take_usage(&mut self) -> Option<WireUsage> {
+        let usage = self.usage.take();
+        let usage = usage.or_else(|| self.x_groq.take().and_then(|groq| groq.usage));
+        let mut choices = self.choices.iter_mut().flatten();
+        usage.or_else(|| choices.find_map(|choice| choice.usage.take()))
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Groq {
+    #[serde(deserialize_with = "read_counts")]
+    usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Choice {
-    pub(super) index: Option<u64>,
+    #[serde(deserialize_with = "read_index")]
+    pub(super) index: Option<i64>,
     pub(super) delta: Option<Delta>,
     /// Replaces `delta` on servers that send whole answers as one frame.
     pub(super) message: Option<Delta>,
@@ -35,18 +56,25 @@ pub(super) struct Choice {
     pub(super) finish_reason: Option<FinishReason>,
     /// An error of the provider behind OpenRouter.
     pub(super) error: Option<Value>,
+    /// Moonshot's place for the usage.
+    #[serde(deserialize_with = "read_counts")]
+    usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Delta {
     pub(super) content: Option<Content>,
+    #[serde(deserialize_with = "read_content")]
     pub(super) refusal: Option<String>,
     /// DeepSeek, vLLM, llama.cpp, xAI.
+    #[serde(deserialize_with = "read_content")]
     pub(super) reasoning_content: Option<String>,
     /// Groq, OpenRouter, Ollama.
+    #[serde(deserialize_with = "read_content")]
     pub(super) reasoning: Option<String>,
     /// GitHub Copilot.
+    #[serde(deserialize_with = "read_content")]
     pub(super) reasoning_text: Option<String>,
     /// OpenRouter, beside the text.
     pub(super) reasoning_details: Option<Value>,
@@ -65,7 +93,7 @@ impl Delta {
     }
 }
 
-/// Text, or a list of pieces, which Mistral's reasoning models send.
+/// Text, or a list of pieces, which Mistral's reasoning models send. Workers AI sends a piece of digits as a number.
 /// <https://docs.mistral.ai/capabilities/reasoning/>
 pub(super) enum Content {
     Text(String),
@@ -76,6 +104,7 @@ pub(super) enum Content {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Piece {
+    #[serde(deserialize_with = "read_content")]
     pub(super) text: Option<String>,
     pub(super) thinking: Option<Content>,
 }
@@ -110,6 +139,22 @@ impl<'de> Deserialize<'de> for Content {
                 Ok(Content::Text(text.to_owned()))
             }
 
+            fn visit_bool<E: Error>(self, word: bool) -> Result<Content, E> {
+                Ok(Content::Text(word.to_string()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Content, E> {
+                Ok(Content::Text(number.to_string()))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Content, E> {
+                Ok(Content::Text(number.to_string()))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Content, E> {
+                Ok(Content::Text(number.to_string()))
+            }
+
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Content, A::Error> {
                 let mut pieces = Vec::new();
                 while let Some(piece) = list.next_element()? {
@@ -122,10 +167,16 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
+/// Reads text as [`Content`] does.
+fn read_content<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Content>::deserialize(deserializer)?.map(Content::into_text))
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct ToolCallDelta {
     /// Signed, because vLLM has sent -1.
+    #[serde(deserialize_with = "read_index")]
     pub(super) index: Option<i64>,
     pub(super) id: Option<CallId>,
     pub(super) function: Option<FunctionDelta>,

@@ -8,7 +8,7 @@ use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::event::Usage;
-use crate::json::{CacheWrites, Count, inclusive_input, read_counts};
+use crate::json::{CacheWrites, Count, inclusive_input, read_counts, read_index};
 use crate::text::Text;
 
 /// One frame of any type, with the fields of all types.
@@ -25,8 +25,11 @@ pub(super) struct Frame<'a> {
     pub(super) item: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) item_id: Option<Text<'a>>,
+    #[serde(deserialize_with = "read_index")]
     pub(super) output_index: Option<u64>,
+    #[serde(deserialize_with = "read_index")]
     pub(super) content_index: Option<u64>,
+    #[serde(deserialize_with = "read_index")]
     pub(super) summary_index: Option<u64>,
     #[serde(borrow)]
     pub(super) response: Option<Response<'a>>,
