@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::CliError;
 use crate::output::Screen;
 use crate::render::printable;
-use crate::session_cmd::list as sessions;
+use crate::session_cmd::{list as sessions, read_waiting};
 use crate::table::{ago, fitted, local_time};
 
 /// Arguments of `project`.
@@ -100,7 +100,8 @@ pub(crate) async fn execute(args: ProjectArgs, screen: &mut Screen) -> Result<u8
                 text.push('\n');
                 let views: Vec<SessionView> =
                     parsed::<Vec<SessionView>>(&list, "the list of sessions")?;
-                text.push_str(&sessions(&views, &screen.out));
+                let waiting = read_waiting(&client, &views).await?;
+                text.push_str(&sessions(&views, &waiting, &screen.out));
             }
             screen.out.print_paged(&text)?;
         }

@@ -15,7 +15,7 @@ use crate::CliError;
 use crate::output::Screen;
 use crate::render::printable;
 use crate::run_ask::is_yes;
-use crate::session_cmd::list;
+use crate::session_cmd::{list, read_waiting};
 use crate::session_name::{find_session, find_sessions};
 use crate::table::{count, fitted, local_time};
 
@@ -282,7 +282,9 @@ pub(crate) async fn execute(
             let answer = call(&id, Method::GET, "/children", None).await?;
             let children: Vec<SessionView> = parsed(&answer, "the list of children")?;
             let none = || "it has no children\n".to_owned();
-            let told = if children.is_empty() { none() } else { list(&children, &screen.out) };
+            let waiting = read_waiting(client, &children).await?;
+            let told =
+                if children.is_empty() { none() } else { list(&children, &waiting, &screen.out) };
             (answer, told)
         }
         SessionChange::Usage { id } => {

@@ -213,7 +213,7 @@ pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, Cl
 }
 
 /// Formats sessions as a table. Those in `waiting` wait for an answer. On a terminal it fits the width and has relative times.
-fn list(sessions: &[SessionView], waiting: &BTreeSet<String>, to: &Output) -> String {
+pub(crate) fn list(sessions: &[SessionView], waiting: &BTreeSet<String>, to: &Output) -> String {
     let now = to.is_terminal().then(|| SystemClock::new().now_ms());
     list_at(sessions, waiting, now, to.width())
 }
@@ -363,7 +363,7 @@ fn show(session: &SessionView, waiting: &BTreeSet<String>, staged: Option<&str>)
 }
 
 /// Reads which sessions wait for somebody's answer. Without one at work there is none.
-async fn read_waiting(
+pub(crate) async fn read_waiting(
     client: &Client,
     sessions: &[SessionView],
 ) -> Result<BTreeSet<String>, CliError> {

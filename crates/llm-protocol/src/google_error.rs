@@ -86,7 +86,7 @@ mod tests {
     }
 
     /// Returns an error whose only detail is information with this metadata.
-    fn informed(message: &str, metadata: Value) -> String {
+    fn informed(message: &str, metadata: &Value) -> String {
         let kind = "type.googleapis.com/google.rpc.ErrorInfo";
         let info = json!({"@type": kind, "reason": "RATE_LIMIT_EXCEEDED", "metadata": metadata});
         let error = json!({
@@ -98,8 +98,9 @@ mod tests {
     // Finding: report 30-a8 (earendil-works/pi#370).
     #[test]
     fn the_delay_of_a_quota_is_waited() {
-        let reason =
-            |message: &str, metadata| classify(429, None, &informed(message, metadata)).reason;
+        let reason = |message: &str, metadata: Value| {
+            classify(429, None, &informed(message, &metadata)).reason
+        };
         let wait = |ms| ErrorReason::RateLimit { retry_after_ms: Some(ms) };
         let words = "You have exhausted your capacity on this model. Your quota will reset after";
         let model = || json!({"model": "gemini-2.5-pro"});
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn a_quota_of_a_day_in_the_metadata_is_spent() {
         let message = "Quota exceeded for quota metric 'Requests' and limit 'Requests per day'";
-        let reason = |metadata| classify(429, None, &informed(message, metadata)).reason;
+        let reason = |metadata: Value| classify(429, None, &informed(message, &metadata)).reason;
         let day = json!({"quota_limit": "Gemini25ProRequestsPerDay"});
         assert_eq!(reason(day), ErrorReason::Quota);
         assert_eq!(reason(json!({"quota_unit": "1/d/{project}"})), ErrorReason::Quota);

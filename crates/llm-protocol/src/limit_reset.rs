@@ -1,7 +1,5 @@
 //! Reads when a limit ends from headers such as `x-ratelimit-reset`, where no `retry-after` says it.
 
-use serde_json::Value;
-
 use crate::classify::{http_date_unix_ms, retry_after_ms, stated_error};
 use crate::stated_wait::duration_ms;
 use crate::surrogates::value_of;

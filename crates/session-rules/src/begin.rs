@@ -216,8 +216,8 @@ impl Rules<'_> {
             notice,
         });
         let tool_choice = if last { ToolChoice::None } else { ToolChoice::Auto };
-        let size = self.size(draft.history(), agent);
-        let pricing = resolved.pricing(|| size);
+        let size = || self.size(draft.history(), agent);
+        let pricing = resolved.pricing(size);
         let mut components = self.components(draft.history(), agent, &resolved, tool_choice);
         components.generation = fit_answer(&resolved.generation, &resolved.entry, size);
         let (started, body) = first_attempt(draft, &turn, &components, pricing);

@@ -29,12 +29,17 @@ pub(crate) const BODY_TOKENS: u64 = 6_000_000;
 /// The fewest tokens of an answer that a request allows to fit its model's context.
 pub(crate) const LEAST_ANSWER: u64 = 1_024;
 
-/// Returns the controls of a request of about `size` tokens. Providers count the allowed answer as part of the request,
+/// Returns the controls of a request of about `size` tokens, which are estimated only if they matter. Providers count the allowed answer as part of the request,
 /// so an answer that would not fit the context beside it becomes smaller, with room for what our estimate misses.
-pub(crate) fn fit_answer(generation: &Generation, model: &ModelEntry, size: u64) -> Generation {
+pub(crate) fn fit_answer(
+    generation: &Generation,
+    model: &ModelEntry,
+    size: impl FnOnce() -> u64,
+) -> Generation {
     let mut generation = generation.clone();
     let context = model.context_limit.filter(|context| *context > 0);
     if let (Some(most), Some(context)) = (&mut generation.max_tokens, context)
+        && let size = size()
         && size.saturating_add(*most) > context
     {
         let free = context.saturating_sub(size);
@@ -152,7 +157,7 @@ mod tests {
     fn an_answer_is_made_smaller_if_it_would_not_fit() {
         let fitted = |context, most, size| {
             let generation = Generation { max_tokens: most, ..Generation::default() };
-            fit_answer(&generation, &model(context, None, most), size).max_tokens
+            fit_answer(&generation, &model(context, None, most), || size).max_tokens
         };
         assert_eq!(fitted(Some(32_768), Some(32_000), 3_000), Some(29_018));
         assert_eq!(fitted(Some(200_000), Some(131_072), 100_000), Some(75_000));

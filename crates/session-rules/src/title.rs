@@ -76,7 +76,7 @@ impl Rules<'_> {
             agent: String::new(),
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
-            generation: fit_answer(&resolved.generation, &resolved.entry, asks),
+            generation: fit_answer(&resolved.generation, &resolved.entry, || asks),
             options: resolved.options.clone(),
             model: resolved.entry.clone(),
         };
