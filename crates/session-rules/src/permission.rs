@@ -25,6 +25,8 @@ const SHELL: &str = "shell";
 const QUESTION: &str = "question";
 /// The tool that shows files.
 const READ: &str = "read";
+/// The tool that fetches pages.
+const PAGES: &str = "webfetch";
 /// Actions that calls of several tools need, besides the tool's own.
 const OUTSIDE: &str = "external_directory";
 /// The action of a call that repeats those before it.
