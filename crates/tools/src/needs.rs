@@ -188,9 +188,9 @@ impl Gathered {
         need.save.extend(save.filter(|pattern| !need.save.contains(pattern)));
     }
 
-    /// Adds texts that the command added last may have besides.
-    fn add_guises(&mut self, guises: &[String]) {
-        for need in self.needs.iter_mut().filter(|need| need.action == "shell") {
+    /// Adds texts that the things of an action may have besides.
+    fn add_guises(&mut self, action: &str, guises: &[String]) {
+        for need in self.needs.iter_mut().filter(|need| need.action == action) {
             let new = guises.iter().filter(|guise| !need.guises.contains(guise));
             let new: Vec<String> = new.cloned().collect();
             need.guises.extend(new);

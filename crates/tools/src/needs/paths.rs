@@ -2,6 +2,9 @@
 
 use domain::is_secret_path;
 
+/// The home of commands, as their cell shows it.
+const HOME: &str = "/home/agent";
+
 /// Returns the path in full, without `.`, `..` and doubled slashes.
 pub(super) fn full(path: &str, directory: &str) -> String {
     let whole = if path.starts_with('/') { path.to_owned() } else { format!("{directory}/{path}") };
@@ -35,6 +38,16 @@ pub(super) fn rebase_path(path: &str, workdir: &str, directory: &str) -> String 
         Some("") => ".".to_owned(),
         Some(short) => short.to_owned(),
         None => whole,
+    }
+}
+
+/// Returns where `cd` leads from a place, in full.
+pub(super) fn enter_folder(target: &str, place: &str) -> String {
+    match target.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            full(&format!("{HOME}{rest}"), "/")
+        }
+        Some(_) | None => full(target, place),
     }
 }
 
