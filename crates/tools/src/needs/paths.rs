@@ -51,6 +51,14 @@ pub(super) fn enter_folder(target: &str, place: &str) -> String {
     }
 }
 
+/// Returns the other spellings of a full path or its pattern, if it is in the home of commands.
+pub(super) fn list_home_spellings(whole: &str) -> Vec<String> {
+    let rest = whole.strip_prefix(HOME);
+    let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let spellings = |rest: &str| ["~", "$HOME", "${HOME}"].map(|home| format!("{home}{rest}"));
+    rest.into_iter().flat_map(spellings).collect()
+}
+
 /// Returns the rest of a full path below the directory; empty for the directory itself.
 fn below<'a>(whole: &'a str, directory: &str) -> Option<&'a str> {
     let directory = full(directory, "/");

@@ -368,6 +368,24 @@ fn a_command_that_leaves_the_directory_says_so() {
     }
 }
 
+// Finding: report 30-b8 (gotgenes/pi-packages#350).
+#[test]
+fn every_spelling_of_the_home_is_one_place() {
+    for command in ["cat ~/x/y", "cat $HOME/x/y", "cat /home/agent/x/y", "cat ~/a/../x/y"] {
+        let all = of(command);
+        let outside = all.iter().find(|need| need.action == "external_directory").expect(command);
+        for spelling in ["~/x/*", "$HOME/x/*", "/home/agent/x/*"] {
+            let is_it = |text: &String| text == spelling;
+            let mut texts = outside.resources.iter().chain(&outside.guises);
+            assert!(texts.any(is_it), "{command} {spelling}: {outside:?}");
+        }
+    }
+    let all = of("echo x > ~/a");
+    let edit = all.iter().find(|need| need.action == "edit").expect("a file");
+    assert!(edit.guises.contains(&"/home/agent/a".to_owned()), "{edit:?}");
+    assert!(of("cat /srv/x").iter().all(|need| need.guises.is_empty()));
+}
+
 #[test]
 fn a_path_from_a_variable_is_known_or_unknown() {
     for (command, expected) in [
