@@ -167,6 +167,16 @@ impl<'a> Layers<'a> {
         judged.and(self.judge_need(tool, &need))
     }
 
+    /// Returns whether the patterns about a tool that searches keep a file out of its results, given by its names. A rule about all
+    /// calls has judged the call, and is about no result.
+    fn hides_result(self, tool: &str, names: &[&str]) -> bool {
+        self.groups(tool).iter().any(|own| {
+            let is_meant = |rule: &ToolRule| names.iter().any(|name| has(rule, tool, name));
+            let last = own.rules.iter().rfind(|rule| !is_whole(rule) && is_meant(rule));
+            last.is_some_and(|rule| rule.action == RuleAction::Deny)
+        })
+    }
+
     fn judge_need(self, tool: &str, need: &Need) -> Judged {
         let judged = self.groups(&need.action).map(|own| own.judge(tool, need));
         let strictest = judged.into_iter().reduce(Judged::stricter).unwrap_or(Judged::Run);

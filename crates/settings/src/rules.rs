@@ -175,6 +175,7 @@ fn read_foreign_pattern(inner: &str) -> String {
     let inner = inner.strip_prefix("./").unwrap_or(inner);
     let inner = if inner.starts_with("//") { &inner[1..] } else { inner };
     match inner.strip_suffix(":*") {
+        Some("domain") => inner.to_owned(),
         Some(command) => format!("{command} *"),
         None if inner.is_empty() => "*".to_owned(),
         None => inner.to_owned(),

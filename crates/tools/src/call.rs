@@ -75,6 +75,9 @@ pub struct ToolContext {
 /// Judges a file, given by its path below the Location's directory, or a page, given by its address.
 type Judge = dyn Fn(&str) -> RuleAction + Send + Sync;
 
+/// Returns whether rules about a tool keep a file, given by its path below the Location's directory, out of its results.
+type HideResult = dyn Fn(&str, &str) -> bool + Send + Sync;
+
 /// The rules about files that a tool shows, and about files and pages to which it comes, though the call does not name them.
 /// Cheap to clone. The default allows all.
 #[derive(Clone, Default)]
@@ -82,6 +85,7 @@ pub struct ReadRules {
     reads: Option<Arc<Judge>>,
     edits: Option<Arc<Judge>>,
     pages: Option<Arc<Judge>>,
+    results: Option<Arc<HideResult>>,
 }
 
 impl ReadRules {
@@ -100,6 +104,18 @@ impl ReadRules {
     #[must_use]
     pub fn with_pages(self, judge: impl Fn(&str) -> RuleAction + Send + Sync + 'static) -> Self {
         Self { pages: Some(Arc::new(judge)), ..self }
+    }
+
+    /// Adds the rules about files in the results of searches.
+    #[must_use]
+    pub fn with_results(self, hide: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> Self {
+        Self { results: Some(Arc::new(hide)), ..self }
+    }
+
+    /// Returns whether rules about a tool that searches keep a path below the Location's directory out of its results.
+    pub(crate) fn hides_result(&self, tool: &str, path: &Path) -> bool {
+        let path = path.strip_prefix(".").unwrap_or(path);
+        self.results.as_ref().is_some_and(|hide| hide(tool, &path.to_string_lossy()))
     }
 
     /// Judges a path below the Location's directory.

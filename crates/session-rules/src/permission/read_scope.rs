@@ -7,8 +7,11 @@ use domain::{Need, RuleAction, SavedPermission, ToolRule, is_secret_path};
 use serde_json::{Value, json};
 use settings::Permissions;
 
-use super::{Judged, Layers, PAGES, READ, is_about};
+use super::{GREP, Judged, Layers, PAGES, READ, is_about, is_whole};
 use crate::tools::ReadNeeds;
+
+/// The tools whose results are files that their calls do not name.
+const SEARCHES: [&str; 2] = ["glob", GREP];
 
 /// The rules of one call's agent and session about files and pages. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -24,15 +27,20 @@ struct Scope {
     saved: Vec<SavedPermission>,
     /// Whether a rule may keep a file from being shown. Most often few patterns do.
     may_matter: bool,
+    /// The same of the results of searches.
+    may_hide: bool,
     needs: ReadNeeds,
 }
 
 impl ReadScope {
     pub(crate) fn new(layers: Layers<'_>, directory: &str, saved: Vec<SavedPermission>) -> Self {
         let rules = layers.permissions.of_agent(layers.agent).map(|rule| &rule.rule);
-        let mut strict =
-            rules.chain(layers.session).filter(|rule| rule.action != RuleAction::Allow);
-        let may_matter = strict.any(|rule| is_about(rule, READ));
+        let strict: Vec<&ToolRule> =
+            rules.chain(layers.session).filter(|rule| rule.action != RuleAction::Allow).collect();
+        let may_matter = strict.iter().any(|rule| is_about(rule, READ));
+        let may_hide = strict
+            .iter()
+            .any(|rule| !is_whole(rule) && SEARCHES.iter().any(|tool| is_about(rule, tool)));
         Self(Arc::new(Scope {
             permissions: layers.permissions.clone(),
             agent: layers.agent.to_owned(),
@@ -40,6 +48,7 @@ impl ReadScope {
             directory: directory.to_owned(),
             saved,
             may_matter,
+            may_hide,
             needs: layers.needs,
         }))
     }
@@ -56,8 +65,7 @@ impl ReadScope {
     /// be asked first.
     #[must_use]
     pub fn judge(&self, path: &str) -> RuleAction {
-        let Scope { permissions, agent, session, directory, saved, may_matter, needs: _ } =
-            &*self.0;
+        let Scope { permissions, agent, session, directory, saved, may_matter, .. } = &*self.0;
         if !may_matter {
             return RuleAction::Allow;
         }
@@ -82,6 +90,19 @@ impl ReadScope {
         }
     }
 
+    /// Returns whether rules about a tool that searches keep a file out of its results, given by its path below the session's
+    /// directory.
+    #[must_use]
+    pub fn hides_result(&self, tool: &str, path: &str) -> bool {
+        let Scope { permissions, agent, session, directory, may_hide, needs, .. } = &*self.0;
+        if !may_hide {
+            return false;
+        }
+        let layers = Layers { permissions, agent, session, can_ask: true, needs: *needs };
+        let full = format!("{}/{path}", directory.trim_end_matches('/'));
+        layers.hides_result(tool, &[path, &full])
+    }
+
     /// Judges whether a file may be changed, given by its path below the session's directory.
     #[must_use]
     pub fn judge_edit(&self, path: &str) -> RuleAction {
@@ -96,8 +117,7 @@ impl ReadScope {
 
     /// Judges what a call leads to as if a call of its own named it.
     fn judge_call(&self, tool: &str, arguments: &Value) -> RuleAction {
-        let Scope { permissions, agent, session, directory, saved, may_matter: _, needs } =
-            &*self.0;
+        let Scope { permissions, agent, session, directory, saved, needs, .. } = &*self.0;
         let layers = Layers { permissions, agent, session, can_ask: true, needs: *needs };
         match layers.judge(tool, &arguments.to_string(), directory) {
             Judged::Run => RuleAction::Allow,
@@ -160,6 +180,23 @@ mod tests {
         };
         assert_eq!(scope("{}", std::slice::from_ref(&own), &[]).judge("x.pem"), RuleAction::Ask);
         assert_eq!(scope("{}", &[own], &["*"]).judge("x.pem"), RuleAction::Allow);
+    }
+
+    // Finding: report 30-b10 (anomalyco/opencode#35684).
+    #[test]
+    fn a_deny_of_a_search_keeps_files_out_of_its_results() {
+        let text = r#"{"permission": {"glob": {"*": "allow", "**/secret.txt": "deny"},
+            "grep": {"*": "deny", "TODO*": "allow", "*.pem": "deny"}}}"#;
+        let scope = scope(text, &[], &[]);
+        for (tool, path, is_hidden) in [
+            ("glob", "src/secret.txt", true),
+            ("glob", "secret.txt", true),
+            ("glob", "src/a.txt", false),
+            ("grep", "a.pem", true),
+            ("grep", "src/a.txt", false),
+        ] {
+            assert_eq!(scope.hides_result(tool, path), is_hidden, "{tool} {path}");
+        }
     }
 
     // Finding: report 30-b5 (prime-vector/open-agent-spec#114).

@@ -154,6 +154,20 @@ async fn grep_leaves_out_what_read_may_not_show() {
     assert!(!names.contains("b.pem") && names.contains("left out"), "{names}");
 }
 
+// Finding: report 30-b10 (anomalyco/opencode#35684).
+#[tokio::test]
+async fn a_search_leaves_out_what_its_own_rules_deny() {
+    let mut place = Place::new();
+    place.file("src/secret.txt", "token\n");
+    place.file("src/a.txt", "token\n");
+    place.context.reads = ReadRules::default().with_results(|_, path| path.ends_with("secret.txt"));
+    for (tool, pattern) in [("glob", "**/*.txt"), ("glob", "src/secret.txt"), ("grep", "token")] {
+        let found = place.ok(tool, json!({ "pattern": pattern })).await;
+        assert!(!found.contains("secret.txt"), "{tool} {pattern}: {found}");
+        assert!(found.contains("left out"), "{tool} {pattern}: {found}");
+    }
+}
+
 // Finding: report 30-b1 (NousResearch/hermes-agent#77674).
 #[tokio::test]
 async fn a_change_over_a_link_is_judged_by_the_real_name() {
