@@ -198,7 +198,7 @@ async fn a_change_over_a_link_is_judged_by_the_real_name() {
         let told = place.fails(tool, arguments.clone()).await;
         assert!(told.contains("leads to secrets/"), "{tool} {arguments}: {told}");
     }
-    assert_eq!((place.content("secrets/a"), place.content("open/a")), ("x\n".into(), "x\n".into()));
+    assert_eq!([place.content("secrets/a"), place.content("open/a")], ["x\n", "x\n"]);
     assert!(!place.root().join("secrets/new").exists());
     place.ok("write", json!({"path": "o/a", "content": "y"})).await;
     place.ok("edit", json!({"path": "./secrets/a", "old": "x", "new": "y"})).await;
