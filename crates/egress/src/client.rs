@@ -368,7 +368,8 @@ pub(crate) fn failed(error: &EgressError) -> TransportError {
         EgressError::Slow(_)
         | EgressError::TooLarge(_)
         | EgressError::Redirects(_)
-        | EgressError::BadRedirect => Delivery::Accepted,
+        | EgressError::BadRedirect
+        | EgressError::Barred(_) => Delivery::Accepted,
     };
     TransportError { delivery, message }
 }

@@ -68,6 +68,9 @@ pub enum EgressError {
     /// It redirects to something that is not an address.
     #[error("it redirects to what is no address")]
     BadRedirect,
+    /// It redirects to an address where the caller does not want to go: the caller's words.
+    #[error("{0}")]
+    Barred(String),
 }
 
 /// The reason why an egress cannot be set up.

@@ -36,6 +36,9 @@ pub struct Fetched {
     pub body: Bytes,
 }
 
+/// Judges an address to which another redirects. Its error says in words why the fetch ends there.
+pub type JudgeRedirect<'j> = &'j (dyn Fn(&Url) -> Result<(), String> + Send + Sync);
+
 /// A [`ProviderTransport`] that gets whole answers and follows redirects.
 #[derive(Clone, Debug)]
 pub struct Following {
@@ -75,7 +78,22 @@ impl Transport {
         headers: HeaderMap,
         limits: FetchLimits,
     ) -> Result<Fetched, EgressError> {
-        let whole = self.follow(url, headers, limits);
+        let follow_all = |_: &Url| -> Result<(), String> { Ok(()) };
+        self.fetch_judged(url, headers, limits, &follow_all).await
+    }
+
+    /// Gets `url` whole, as [`Transport::fetch`] does, and follows only the redirects that `judge` lets it follow.
+    ///
+    /// # Errors
+    /// An address is refused, the network fails, or a bound is exceeded.
+    pub async fn fetch_judged(
+        &self,
+        url: Url,
+        headers: HeaderMap,
+        limits: FetchLimits,
+        judge: JudgeRedirect<'_>,
+    ) -> Result<Fetched, EgressError> {
+        let whole = self.follow(url, headers, limits, judge);
         match tokio::time::timeout(limits.time, Box::pin(whole)).await {
             Ok(answer) => answer,
             Err(_) => Err(EgressError::Slow(limits.time)),
@@ -87,6 +105,7 @@ impl Transport {
         mut url: Url,
         mut headers: HeaderMap,
         limits: FetchLimits,
+        judge: JudgeRedirect<'_>,
     ) -> Result<Fetched, EgressError> {
         let origin = url.origin();
         let mut chosen_by = self.chosen_by;
@@ -97,6 +116,7 @@ impl Transport {
             let Some(to) = redirect(&url, &answer)? else {
                 return whole(url, answer, limits.bytes).await;
             };
+            judge(&to).map_err(EgressError::Barred)?;
             if to.origin() != url.origin() {
                 for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
                     headers.remove(name);

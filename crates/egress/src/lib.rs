@@ -24,6 +24,6 @@ pub use address::is_public;
 pub use client::{Egress, EgressOptions, Transport};
 pub use error::{EgressError, Refused, SetupError};
 pub use exit::{Attempt, Exit, ExitBounds, Passage, Record};
-pub use fetch::{FetchLimits, Fetched, Following};
+pub use fetch::{FetchLimits, Fetched, Following, JudgeRedirect};
 pub use lookup::{Lookup, SystemLookup};
 pub use rules::{AllowedHost, Hosts, InvalidAllowedHost, Rules, Verdict};

@@ -8,6 +8,7 @@
 //! `read` may not. The sandbox is the wall.
 
 mod guise;
+mod page;
 mod read_scope;
 
 use domain::{Need, RuleAction, ToolRule, rule_names};
@@ -25,6 +26,12 @@ const SHELL: &str = "shell";
 const QUESTION: &str = "question";
 /// The tool that shows files.
 const READ: &str = "read";
+/// The tool that fetches pages.
+const PAGES: &str = "webfetch";
+/// The most `**/` of a pattern that are tried with a folder and without one.
+const MAX_GAPS: usize = 6;
+/// The most commands of a call of which each is judged by itself, to tell what leave for good has to cover.
+const MAX_SINGLE: usize = 64;
 /// Actions that calls of several tools need, besides the tool's own.
 const OUTSIDE: &str = "external_directory";
 /// The action of a call that repeats those before it.
@@ -160,13 +167,45 @@ impl<'a> Layers<'a> {
         judged.and(self.judge_need(tool, &need))
     }
 
+    /// Returns whether the patterns about a tool that searches keep a file out of its results, given by its names. A rule about all
+    /// calls has judged the call, and is about no result.
+    fn hides_result(self, tool: &str, names: &[&str]) -> bool {
+        self.groups(tool).iter().any(|own| {
+            let is_meant = |rule: &ToolRule| names.iter().any(|name| has(rule, tool, name));
+            let last = own.rules.iter().rfind(|rule| !is_whole(rule) && is_meant(rule));
+            last.is_some_and(|rule| rule.action == RuleAction::Deny)
+        })
+    }
+
     fn judge_need(self, tool: &str, need: &Need) -> Judged {
         let judged = self.groups(&need.action).map(|own| own.judge(tool, need));
         let strictest = judged.into_iter().reduce(Judged::stricter).unwrap_or(Judged::Run);
         match strictest {
             Judged::Ask(_) if self.is_widened(tool, need) => Judged::Run,
-            judged @ (Judged::Ask(_) | Judged::Run | Judged::Refuse(_)) => judged,
+            Judged::Ask(asked) => Judged::Ask(self.leave_out_allowed(tool, need, asked)),
+            judged @ (Judged::Run | Judged::Refuse(_)) => judged,
         }
+    }
+
+    /// Leaves out the patterns of commands that may run without an answer: leave for good is about the others.
+    fn leave_out_allowed(self, tool: &str, need: &Need, asked: Need) -> Need {
+        let texts = &need.resources;
+        if need.action != SHELL || asked.save.len() < 2 || texts.len() > MAX_SINGLE {
+            return asked;
+        }
+        let is_allowed = |text: &&String| {
+            let alone = Need { resources: vec![(*text).clone()], save: Vec::new(), ..need.clone() };
+            self.judge_need(tool, &alone) == Judged::Run
+        };
+        let (allowed, others): (Vec<&String>, Vec<&String>) = texts.iter().partition(is_allowed);
+        let is_of =
+            |pattern: &str, texts: &[&String]| texts.iter().any(|text| covers(pattern, text));
+        let mut save = asked.save.clone();
+        save.retain(|pattern| is_of(pattern, &others) || !is_of(pattern, &allowed));
+        // A command whose pattern is none of those that stay would run unasked.
+        let is_safe = !save.is_empty()
+            && others.iter().all(|text| save.iter().any(|pattern| covers(pattern, text)));
+        if is_safe { Need { save, ..asked } } else { asked }
     }
 
     /// Returns whether the project's last rule about a need allows it, and may.
@@ -250,7 +289,7 @@ impl Own<'_> {
     /// Judges a text that may be in a need besides its things. It allows nothing.
     fn judge_guise(&self, rules: &[&ToolRule], tool: &str, need: &Need, guise: &str) -> Judged {
         for (at, rule) in rules.iter().enumerate().rev() {
-            if has(rule, guise) {
+            if has(rule, &need.action, guise) {
                 return self.by(rule, tool, need);
             }
             if rule.action != RuleAction::Allow && guise::may_match(&rule.pattern, guise) {
@@ -265,7 +304,9 @@ impl Own<'_> {
             let is_like = |name: &String| match rule.action {
                 // A pattern says nothing about a part that nobody could read.
                 RuleAction::Allow if need.is_opaque => *name == rule.pattern,
-                RuleAction::Allow | RuleAction::Deny | RuleAction::Ask => has(rule, name),
+                RuleAction::Allow | RuleAction::Deny | RuleAction::Ask => {
+                    has(rule, &need.action, name)
+                }
             };
             is_whole(rule) || names.iter().any(is_like)
         };
@@ -327,13 +368,49 @@ fn is_about(rule: &ToolRule, action: &str) -> bool {
     own.chain(rule_names(action)).any(is_named)
 }
 
-fn has(rule: &ToolRule, text: &str) -> bool {
+/// Returns whether a rule is about a text of a need of this action.
+fn has(rule: &ToolRule, action: &str, text: &str) -> bool {
     if text.len() > MAX_TEXT {
         return rule.action != RuleAction::Allow;
     }
+    if action == PAGES {
+        return page::is_about_page(rule, text);
+    }
+    covers(&rule.pattern, text)
+        || (rule.action != RuleAction::Allow && is_like_without_folders(&rule.pattern, text))
+}
+
+/// Returns whether a pattern matches a text.
+fn covers(pattern: &str, text: &str) -> bool {
     // `git *` means `git` too.
-    let bare = rule.pattern.strip_suffix(" *").is_some_and(|bare| is_like(bare, text));
-    bare || is_like(&rule.pattern, text)
+    let bare = pattern.strip_suffix(" *").is_some_and(|bare| is_like(bare, text));
+    bare || is_like(pattern, text)
+}
+
+/// Returns whether a text matches a pattern of which `**/` stands for no folder, as in other programs. Nothing is allowed by this.
+fn is_like_without_folders(pattern: &str, text: &str) -> bool {
+    let (first, rest) = match pattern.strip_prefix("**/") {
+        Some(rest) => (vec!["", "**/"], rest),
+        None => (vec![""], pattern),
+    };
+    let parts: Vec<&str> = rest.split("/**/").collect();
+    let gaps = parts.len() - 1;
+    if gaps == 0 && first.len() == 1 {
+        return false;
+    }
+    // Beyond that it may match more.
+    let (gaps, wide) = if gaps > MAX_GAPS { (0, "*") } else { (gaps, "") };
+    (0..1_u32 << gaps).any(|kept| {
+        let mut tail = String::new();
+        for (at, part) in parts.iter().enumerate() {
+            let is_kept = at > 0 && at <= gaps && kept & (1 << (at - 1)) != 0;
+            let gap = if is_kept { "/**/" } else { "/" };
+            tail += if at == 0 { "" } else { gap };
+            tail += if at == 0 { "" } else { wide };
+            tail += part;
+        }
+        first.iter().any(|first| is_like(&format!("{first}{tail}"), text))
+    })
 }
 
 /// Compares a text with a pattern in which `*` stands for any text and `?` for one character. A letter is the same in each of its

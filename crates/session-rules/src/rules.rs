@@ -133,12 +133,11 @@ impl Default for RuleSettings {
 }
 
 impl Rules<'_> {
-    /// Returns the rules about files that tools show without being asked for them by name, for calls of the open turn.
+    /// Returns the rules about files and pages to which tools come without being asked for them by name, for calls of the open
+    /// turn.
     #[must_use]
     pub fn read_scope(&self, history: &History) -> ReadScope {
-        let saved = self.saved.iter().filter(|saved| saved.action == "read");
-        let saved = saved.map(|saved| saved.pattern.clone()).collect();
-        ReadScope::new(self.layers(history), history.directory(), saved)
+        ReadScope::new(self.layers(history), history.directory(), self.saved.to_vec())
     }
 
     /// Returns the newest interrupt that a new drain must not apply. An interrupt of work that is still open is the

@@ -104,7 +104,7 @@ impl<'r> Toolbox<'r> {
     }
 
     /// Runs one body to its settlement. Its intent must be committed as *started*. `skills`: those that its agent
-    /// may load; `reads`: the files that it may show; `limits`: of its result.
+    /// may load; `reads`: the rules about files and pages to which it may come; `limits`: of its result.
     /// `message`: the one that made the call.
     pub(crate) fn body(
         &self,
@@ -115,7 +115,11 @@ impl<'r> Toolbox<'r> {
         limits: Limits,
         cancel: CancellationToken,
     ) -> BoxFuture<'r, Ran> {
-        let reads = ReadRules::new(move |path| reads.judge(path));
+        let (edits, pages, results) = (reads.clone(), reads.clone(), reads.clone());
+        let reads = ReadRules::new(move |path| reads.judge(path))
+            .with_edits(move |path| edits.judge_edit(path))
+            .with_pages(move |address| pages.judge_page(address))
+            .with_results(move |tool, path| results.hides_result(tool, path));
         let context = self.context(skills, reads, cancel);
         let (runtime, session, traced) = (self.runtime, self.session, self.traced);
         let tools = &self.tools.set;

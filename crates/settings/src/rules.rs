@@ -175,9 +175,26 @@ fn read_foreign_pattern(inner: &str) -> String {
     let inner = inner.strip_prefix("./").unwrap_or(inner);
     let inner = if inner.starts_with("//") { &inner[1..] } else { inner };
     match inner.strip_suffix(":*") {
+        Some("domain") => inner.to_owned(),
         Some(command) => format!("{command} *"),
         None if inner.is_empty() => "*".to_owned(),
         None => inner.to_owned(),
+    }
+}
+
+/// Says that an allow is narrower than its author may expect. A rule that denies or asks means these patterns as other products do.
+fn note_idle_allow(pattern: &str, line: u32, remarks: &mut Remarks<'_>) {
+    if let Some(host) = pattern.strip_prefix("domain:") {
+        let message =
+            format!("`domain:` allows nothing here: write the pattern `https://{}/*`", shown(host));
+        remarks.idle(line, message);
+    }
+    if let Some((before, behind)) = pattern.split_once("/**/") {
+        let message = format!(
+            "`**/` of an allow stands for at least one folder: `*` crosses folders, so that `{}` is what you may mean",
+            shown(&format!("{before}/{behind}"))
+        );
+        remarks.note(line, message);
     }
 }
 
@@ -230,6 +247,9 @@ fn rule(
         }
         None => pattern.to_owned(),
     };
+    if action == RuleAction::Allow {
+        note_idle_allow(&pattern, line, remarks);
+    }
     let rule = ToolRule { permission, pattern, action };
     Rule { rule, path: remarks.path().to_owned(), line }
 }
@@ -293,6 +313,19 @@ mod tests {
         let (rules, told) = read(r#"{"Bash(rm *": "deny", "Bash(rm *)": {"ls": "deny"}}"#);
         assert_eq!(rules[1], ("bash".to_owned(), "*".to_owned(), "deny".to_owned(), 1));
         assert!(told[0].contains("no effect") && told[1].contains("write one"), "{told:?}");
+    }
+
+    // Finding: report 30-b6 (anthropics/claude-code#67244), and report 30-b7 (anomalyco/opencode#13872).
+    #[test]
+    fn an_allow_that_is_narrower_than_it_looks_is_told() {
+        let (rules, told) = read(
+            r#"{"WebFetch(domain:a.example)": "allow", "WebFetch(domain:b.example)": "deny",
+            "edit": {"src/**/*": "allow", "lib/**/*": "deny"}}"#,
+        );
+        assert_eq!(rules.len(), 4);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("`https://a.example/*`"), "{told:?}");
+        assert!(told[1].contains("`src/*`"), "{told:?}");
     }
 
     #[test]

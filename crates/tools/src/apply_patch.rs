@@ -21,7 +21,7 @@ use snapshots::Touched;
 
 use crate::arguments;
 use crate::call::{
-    Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
+    Probe, ReadRules, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, fields, title,
 };
 use crate::edit::{bounded_diff, content};
 use crate::encoding::FileText;
@@ -90,7 +90,8 @@ impl Tool for ApplyPatch {
                 .map_err(|refused| refused.told("the files of the patch", &files))?;
             let mut planned = Vec::with_capacity(changes.len());
             for (change, paths) in changes.iter().zip(&paths) {
-                planned.push(Planned::new(&files, &held, change, paths)?);
+                let plan = Planned::new(&files, &held, &context.reads, change, paths)?;
+                planned.push(plan);
             }
             are_different(&planned)?;
             let _location = hold(context.lock.as_ref())?;
@@ -158,11 +159,16 @@ impl<'a> Planned<'a> {
     fn new(
         files: &'a LocationFiles,
         held: &'a HeldFiles<'_>,
+        rules: &ReadRules,
         change: &'a FileChange,
         paths: &[PathBuf],
     ) -> Result<Self, Stopped> {
         let find = |at: usize, path: &str| {
-            held.target(files, &paths[at]).map_err(|refused| refused.told(path, files))
+            let told = |refused: Refused| refused.told(path, files);
+            let target = held.target(files, &paths[at]).map_err(told)?;
+            rules.check_changed(path, &paths[at], target.path())?;
+            rules.check_changed(path, &paths[at], &target.find_removed().map_err(told)?)?;
+            Ok::<_, Stopped>(target)
         };
         let existing = |path: &str| {
             let target = find(0, path)?;

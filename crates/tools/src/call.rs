@@ -66,29 +66,74 @@ pub struct ToolContext {
     pub limits: Limits,
     /// The skills that it may load, if any.
     pub skills: Option<SkillScope>,
-    /// The files that `read` may show.
+    /// The files that `read` may show, and the files and pages to which a call may lead.
     pub reads: ReadRules,
     /// Takes the end of a command's output while it runs.
     pub live: LiveOutput,
 }
 
-/// Judges whether `read` may show a file, given by its path below the Location's directory.
-type JudgeRead = dyn Fn(&str) -> RuleAction + Send + Sync;
+/// Judges a file, given by its path below the Location's directory, or a page, given by its address.
+type Judge = dyn Fn(&str) -> RuleAction + Send + Sync;
 
-/// The rules about files that a tool shows, though the call does not name them. Cheap to clone. The default shows all.
+/// Returns whether rules about a tool keep a file, given by its path below the Location's directory, out of its results.
+type HideResult = dyn Fn(&str, &str) -> bool + Send + Sync;
+
+/// The rules about files that a tool shows, and about files and pages to which it comes, though the call does not name them.
+/// Cheap to clone. The default allows all.
 #[derive(Clone, Default)]
-pub struct ReadRules(Option<Arc<JudgeRead>>);
+pub struct ReadRules {
+    reads: Option<Arc<Judge>>,
+    edits: Option<Arc<Judge>>,
+    pages: Option<Arc<Judge>>,
+    results: Option<Arc<HideResult>>,
+}
 
 impl ReadRules {
-    /// Makes the rules of a call.
+    /// Makes the rules of a call, with those about files that `read` may show.
     pub fn new(judge: impl Fn(&str) -> RuleAction + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(judge)))
+        Self { reads: Some(Arc::new(judge)), ..Self::default() }
+    }
+
+    /// Adds the rules about files that may be changed.
+    #[must_use]
+    pub fn with_edits(self, judge: impl Fn(&str) -> RuleAction + Send + Sync + 'static) -> Self {
+        Self { edits: Some(Arc::new(judge)), ..self }
+    }
+
+    /// Adds the rules about pages that may be fetched.
+    #[must_use]
+    pub fn with_pages(self, judge: impl Fn(&str) -> RuleAction + Send + Sync + 'static) -> Self {
+        Self { pages: Some(Arc::new(judge)), ..self }
+    }
+
+    /// Adds the rules about files in the results of searches.
+    #[must_use]
+    pub fn with_results(self, hide: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> Self {
+        Self { results: Some(Arc::new(hide)), ..self }
+    }
+
+    /// Returns whether rules about a tool that searches keep a path below the Location's directory out of its results.
+    pub(crate) fn hides_result(&self, tool: &str, path: &Path) -> bool {
+        let path = path.strip_prefix(".").unwrap_or(path);
+        self.results.as_ref().is_some_and(|hide| hide(tool, &path.to_string_lossy()))
     }
 
     /// Judges a path below the Location's directory.
     pub(crate) fn judge(&self, path: &Path) -> RuleAction {
-        let path = path.strip_prefix(".").unwrap_or(path);
-        self.0.as_ref().map_or(RuleAction::Allow, |judge| judge(&path.to_string_lossy()))
+        judge_path(self.reads.as_deref(), path)
+    }
+
+    /// Checks an address to which a page redirects. Returns in words why it is not fetched.
+    pub(crate) fn check_page(&self, address: &str) -> Result<(), String> {
+        match self.pages.as_ref().map_or(RuleAction::Allow, |judge| judge(address)) {
+            RuleAction::Allow => Ok(()),
+            RuleAction::Deny => Err(format!(
+                "it redirects to {address}, which a rule refuses; do without this page, or tell the user that it is needed"
+            )),
+            RuleAction::Ask => Err(format!(
+                "it redirects to {address}, about which there is a rule; fetch {address} itself, so that the rule decides"
+            )),
+        }
     }
 
     /// Refuses an open file to which a path leads over links, unless `read` may show it by its own name.
@@ -98,25 +143,50 @@ impl ReadRules {
         below: &Path,
         real: &Path,
     ) -> Result<(), Stopped> {
-        let mut plain = PathBuf::new();
-        for part in below.components() {
-            match part {
-                Component::Normal(name) => plain.push(name),
-                Component::ParentDir => {
-                    plain.pop();
-                }
-                Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
-            }
-        }
-        // Then it is the file that was judged by its name.
-        if plain == real || self.judge(real) == RuleAction::Allow {
-            return Ok(());
-        }
-        let real = real.display();
-        Err(Stopped::because(format!(
-            "{given} leads to {real}, about which there is a rule: name {real} itself, so that the rule decides"
-        )))
+        check_place(self.reads.as_deref(), given, below, real)
     }
+
+    /// Refuses a change of a file to which a path leads over links, unless that file may be changed by its own name.
+    pub(crate) fn check_changed(
+        &self,
+        given: &str,
+        below: &Path,
+        real: &Path,
+    ) -> Result<(), Stopped> {
+        check_place(self.edits.as_deref(), given, below, real)
+    }
+}
+
+fn judge_path(judge: Option<&Judge>, path: &Path) -> RuleAction {
+    let path = path.strip_prefix(".").unwrap_or(path);
+    judge.map_or(RuleAction::Allow, |judge| judge(&path.to_string_lossy()))
+}
+
+/// Refuses a file to which a path leads over links, unless a rule allows it by its own name.
+fn check_place(
+    judge: Option<&Judge>,
+    given: &str,
+    below: &Path,
+    real: &Path,
+) -> Result<(), Stopped> {
+    let mut plain = PathBuf::new();
+    for part in below.components() {
+        match part {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    // Then it is the file that was judged by its name.
+    if plain == real || judge_path(judge, real) == RuleAction::Allow {
+        return Ok(());
+    }
+    let real = real.display();
+    Err(Stopped::because(format!(
+        "{given} leads to {real}, about which there is a rule: name {real} itself, so that the rule decides"
+    )))
 }
 
 /// The text of a result.

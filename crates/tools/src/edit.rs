@@ -100,6 +100,7 @@ impl Tool for Edit {
             let below = files.relative(&arguments.path)?;
             let told = |refused: Refused| refused.told(&arguments.path, &files);
             let target = Target::find(&files, &locks, &below).map_err(told)?;
+            context.reads.check_changed(&arguments.path, &below, target.path())?;
             if !target.exists() {
                 let hint = did_you_mean(&files, &below);
                 return Err(Stopped::because(format!("{} does not exist{hint}", arguments.path)));

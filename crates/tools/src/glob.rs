@@ -87,13 +87,16 @@ fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Sto
         Some((base, rest)) => (base, Pattern { names_only: false, ..Pattern::below(&rest)? }),
         None => (base, Pattern::below(&wanted)?),
     };
+    let is_hidden = |path: &Path| {
+        context.reads.judge(path) == RuleAction::Deny || context.reads.hides_result("glob", path)
+    };
     let collect = |pattern: &Pattern| -> Result<(Vec<String>, usize, Walked), Stopped> {
         let (mut found, mut left_out) = (Vec::new(), 0);
         let walked = walk(&files, &base, &context.cancel, |path| {
             let below = path.strip_prefix(&base).unwrap_or(path);
             if pattern.matches(below) {
                 // A name is not what is in the file: one that is only asked about may be listed.
-                if context.reads.judge(path) == RuleAction::Deny {
+                if is_hidden(path) {
                     left_out += 1;
                 } else {
                     found.push(path.display().to_string());
@@ -117,7 +120,7 @@ fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Sto
         && found.len() < MAX_PATHS
         && files.open(Path::new(&path), OFlags::PATH).is_ok_and(|fd| is_file(&fd))
     {
-        if context.reads.judge(Path::new(&path)) == RuleAction::Deny {
+        if is_hidden(Path::new(&path)) {
             left_out += 1;
         } else {
             found.push(path);

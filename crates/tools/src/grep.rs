@@ -122,7 +122,9 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
     }
     let base =
         files.real_relative(&opened.file.into()).map_err(|refused| refused.told(given, &files))?;
-    let shows = |path: &Path| context.reads.judge(path) == RuleAction::Allow;
+    let shows = |path: &Path| {
+        context.reads.judge(path) == RuleAction::Allow && !context.reads.hides_result("grep", path)
+    };
     // Returns besides whether any file was wanted, and how many of them may not be shown.
     let search_wanted = |include: Option<&Pattern>| {
         let (mut is_any, mut left_out) = (false, 0);

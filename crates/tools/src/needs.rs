@@ -13,6 +13,7 @@
 //! Absent: the rules, and the walls. A program does what it does, whatever its command looks like; the sandbox bounds it.
 
 mod guises;
+mod pages;
 mod paths;
 mod places;
 mod saved;
@@ -83,9 +84,9 @@ pub fn needs(tool: &str, arguments: &str, directory: &str) -> Vec<Need> {
         }
         "webfetch" => {
             if let Some(OfPage { url }) = read(tool, arguments) {
-                let url = url.trim().to_owned();
-                let save = saved_address(&url);
-                needs.thing("webfetch", vec![url], save);
+                let save = saved_address(url.trim());
+                let (names, guises) = pages::list_forms(url.trim());
+                needs.thing_with("webfetch", names, guises, save);
             }
         }
         "skill" => {
@@ -188,9 +189,9 @@ impl Gathered {
         need.save.extend(save.filter(|pattern| !need.save.contains(pattern)));
     }
 
-    /// Adds texts that the command added last may have besides.
-    fn add_guises(&mut self, guises: &[String]) {
-        for need in self.needs.iter_mut().filter(|need| need.action == "shell") {
+    /// Adds texts that the things of an action may have besides.
+    fn add_guises(&mut self, action: &str, guises: &[String]) {
+        for need in self.needs.iter_mut().filter(|need| need.action == action) {
             let new = guises.iter().filter(|guise| !need.guises.contains(guise));
             let new: Vec<String> = new.cloned().collect();
             need.guises.extend(new);
@@ -209,18 +210,23 @@ impl Gathered {
 
     /// Adds a thing by its names.
     fn thing(&mut self, action: &'static str, names: Vec<String>, save: Option<String>) {
+        self.thing_with(action, names, Vec::new(), save);
+    }
+
+    /// Adds a thing by its names, with texts that only rules that deny or ask are about.
+    fn thing_with(
+        &mut self,
+        action: &'static str,
+        names: Vec<String>,
+        guises: Vec<String>,
+        save: Option<String>,
+    ) {
         let mut resources: Vec<String> = Vec::with_capacity(names.len());
         for name in names {
             resources.extend((!resources.contains(&name)).then_some(name));
         }
         let save = save.into_iter().collect();
-        let need = Need {
-            action: action.to_owned(),
-            resources,
-            save,
-            is_opaque: false,
-            guises: Vec::new(),
-        };
+        let need = Need { action: action.to_owned(), resources, save, is_opaque: false, guises };
         self.needs.extend((!self.needs.contains(&need)).then_some(need));
     }
 
@@ -243,7 +249,11 @@ impl Gathered {
     fn named(&mut self, action: &'static str, path: &str, directory: &str) {
         let names = paths::forms(path, directory);
         let short = names.get(1).cloned().unwrap_or_else(|| path.to_owned());
-        self.thing(action, names, paths::saved(action, &short));
+        let whole = paths::enter_folder(path, directory);
+        let is_outside = paths::outside(&whole, directory, false).is_some();
+        let mut guises = if is_outside { paths::list_home_spellings(&whole) } else { Vec::new() };
+        guises.extend((!names.contains(&whole)).then_some(whole));
+        self.thing_with(action, names, guises, paths::saved(action, &short));
     }
 
     fn outside(&mut self, path: &str, directory: &str, is_directory: bool) {
@@ -251,7 +261,13 @@ impl Gathered {
             return;
         }
         if let Some(place) = paths::outside(path, directory, is_directory) {
-            self.thing("external_directory", vec![place.clone()], Some(place));
+            let whole = paths::enter_folder(path, directory);
+            let whole = paths::outside(&whole, directory, is_directory);
+            let mut guises: Vec<String> =
+                whole.iter().flat_map(|whole| paths::list_home_spellings(whole)).collect();
+            guises.extend(whole);
+            guises.retain(|guise| *guise != place);
+            self.thing_with("external_directory", vec![place.clone()], guises, Some(place));
         }
     }
 }

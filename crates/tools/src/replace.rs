@@ -201,6 +201,11 @@ impl<'a> Target<'a> {
         &self.path
     }
 
+    /// Returns where the name by which it was given lies, with the links to its folder resolved: what [`Target::remove`] removes.
+    pub(crate) fn find_removed(&self) -> Result<PathBuf, Refused> {
+        resolve_folder(self.files, &self.given)
+    }
+
     /// Replaces the file with `content` in one step: readers see the old file or the new one. Keeps the mode,
     /// but not owner and hard links. Does not sync: after a power loss, only the snapshot's content is safe.
     ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::ToolClass;
-use egress::{EgressError, FetchLimits, Fetched, Refused, Transport};
+use egress::{EgressError, FetchLimits, Fetched, JudgeRedirect, Refused, Transport};
 use encoding_rs::{Encoding, UTF_8};
 use http::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde::Deserialize;
@@ -90,10 +90,12 @@ impl Tool for WebFetch {
         let seconds = timeout_s.unwrap_or(DEFAULT_SECONDS).clamp(1, MAX_SECONDS);
         let time = Duration::from_secs(seconds);
         let limits = FetchLimits { time, bytes: MAX_BYTES, redirects: MAX_REDIRECTS };
+        let rules = context.reads.clone();
+        let judge = move |to: &Url| rules.check_page(to.as_str());
         let fetched = tokio::select! {
             biased;
             () = context.cancel.cancelled() => return Err(Stopped::Interrupted),
-            fetched = Box::pin(self.fetch(url, format, limits)) => fetched,
+            fetched = Box::pin(self.fetch(url, format, limits, &judge)) => fetched,
         };
         let fetched = fetched.map_err(|error| Stopped::because(told(&given, &error)))?;
         blocking(move || shown(&given, &fetched, format)).await
@@ -106,8 +108,10 @@ impl WebFetch {
         url: Url,
         format: Format,
         limits: FetchLimits,
+        judge: JudgeRedirect<'_>,
     ) -> Result<Fetched, EgressError> {
-        let fetched = self.transport.fetch(url.clone(), headers(format), limits).await;
+        let first = self.transport.fetch_judged(url.clone(), headers(format), limits, judge);
+        let fetched = first.await;
         match fetched {
             // As browsers do: the page is looked for where it may be fetched.
             Err(EgressError::Refused(Refused::Plain(_))) if url.scheme() == "http" => {
@@ -115,7 +119,7 @@ impl WebFetch {
                 if secure.set_scheme("https").is_err() {
                     return fetched;
                 }
-                self.transport.fetch(secure, headers(format), limits).await
+                self.transport.fetch_judged(secure, headers(format), limits, judge).await
             }
             fetched => fetched,
         }
@@ -162,6 +166,7 @@ fn told(given: &str, error: &EgressError) -> String {
         EgressError::Redirects(_) | EgressError::BadRedirect => {
             "fetch the address that it should lead to"
         }
+        EgressError::Barred(why) => return format!("{given} cannot be fetched: {why}"),
     };
     format!("{given} cannot be fetched: {error}; {advice}")
 }

@@ -88,6 +88,7 @@ impl Tool for Write {
             let below = files.relative(&arguments.path)?;
             let told = |refused: crate::files::Refused| refused.told(&arguments.path, &files);
             let target = Target::find(&files, &locks, &below).map_err(told)?;
+            context.reads.check_changed(&arguments.path, &below, target.path())?;
             let _held = hold(context.lock.as_ref())?;
             // A file keeps its mark, what it says about the bytes, and its line ends, which `read` does not show.
             let exists = target.exists();

@@ -347,6 +347,126 @@ fn a_sessions_rule_comes_after_the_built_in_ones() {
     assert_eq!(judge(&[rule("read", "*", ALLOW)]), Judged::Run);
 }
 
+// Finding: report 30-b3 (anthropics/claude-code#88857).
+#[test]
+fn a_deny_sees_a_subcommand_behind_options_with_values() {
+    let rules = [
+        rule("bash", "*", ALLOW),
+        rule("bash", "kubectl delete *", DENY),
+        rule("bash", "docker push*", DENY),
+        rule("bash", "npm publish*", DENY),
+        rule("bash", "gh pr merge*", DENY),
+    ];
+    for evasion in [
+        "kubectl -n prod delete pod x",
+        "kubectl --namespace prod -v 3 delete pod x",
+        "docker --context prod push img",
+        "docker --context=prod push img",
+        "npm --prefix pkg publish",
+        "gh -R o/r pr merge 1",
+        "gh pr --repo o/r merge 1",
+    ] {
+        assert!(!runs(&rules, evasion), "{evasion}");
+    }
+    assert!(!runs(&rules, &format!("kubectl {}delete pod x", "-v 3 ".repeat(100))), "too many");
+    for fine in ["kubectl -n prod get pods", "docker --context prod ps", "gh -R o/r pr view 1"] {
+        assert!(runs(&rules, fine), "{fine}");
+    }
+    let files = "f ".repeat(100);
+    assert!(runs(&[rule("bash", "git push*", DENY)], &format!("git add {files}")));
+}
+
+// Finding: report 30-b4 (woojubb/robota#2350).
+#[test]
+fn a_star_in_a_host_stands_for_nothing_else() {
+    let runs = |rules: &[ToolRule], url: &str| {
+        let arguments = serde_json::json!({ "url": url }).to_string();
+        layers(rules, false).judge("webfetch", &arguments, "/w") == Judged::Run
+    };
+    for pattern in ["https://*.example.com/*", "*.example.com/*", "HTTPS://*.Example.com/*"] {
+        let allows = [rule("webfetch", "*", DENY), rule("webfetch", pattern, ALLOW)];
+        assert!(runs(&allows, "https://a.example.com/x"), "{pattern}");
+        for other in [
+            "https://evil.tld/?a=.example.com/x",
+            "https://evil.tld#.example.com/x",
+            "https://evil.tld/.example.com/x",
+            "https://evil.tld\\@a.example.com/x",
+        ] {
+            assert!(!runs(&allows, other), "{pattern} {other}");
+        }
+    }
+    let prefix = [rule("webfetch", "*", DENY), rule("webfetch", "https://a.example*", ALLOW)];
+    assert!(runs(&prefix, "https://a.example/x") && runs(&prefix, "https://a.example"));
+    assert!(!runs(&prefix, "https://a.example@evil.tld/x"));
+    let denies = [rule("webfetch", "*", ALLOW), rule("webfetch", "https://evil.example/*", DENY)];
+    for url in [
+        "https://evil.example/x",
+        "HTTPS://EVIL.example/x",
+        "https://u@evil.example/x",
+        "https://evil.example:443/x",
+        "https://evil.example./x",
+        "http://evil.example/x",
+    ] {
+        assert!(!runs(&denies, url), "{url}");
+    }
+    assert!(runs(&denies, "https://other.example/x"));
+    let narrow = [rule("webfetch", "https://*", DENY), rule("webfetch", "https://a.tld/*", ALLOW)];
+    assert!(runs(&narrow, "https://a.tld") && runs(&narrow, "https://a.tld/#x"));
+}
+
+// Finding: report 30-b6 (anthropics/claude-code#67244).
+#[test]
+fn a_rule_about_a_domain_denies_its_pages() {
+    let text = r#"{"permission": {"WebFetch(domain:evil.example)": "deny",
+        "WebFetch(domain:*.bad.example)": "deny"}}"#;
+    let (path, text) = ("opencode.json".to_owned(), text.to_owned());
+    let project = ProjectSettings::parse(&[SettingsFile { path, text, more: false }]);
+    let permissions = &effective(&OrganisationSettings::default(), &project).permissions;
+    let layers = Layers { permissions, agent: "build", session: &[], can_ask: true, needs: READ };
+    for (url, is_run) in [
+        ("https://evil.example/x", false),
+        ("http://evil.example:8080", false),
+        ("https://a.bad.example/", false),
+        ("https://good.example/?u=evil.example", true),
+    ] {
+        let arguments = serde_json::json!({ "url": url }).to_string();
+        let judged = layers.judge("webfetch", &arguments, "/w");
+        assert_eq!(judged == Judged::Run, is_run, "{url}: {judged:?}");
+    }
+}
+
+// Finding: report 30-b7 (anomalyco/opencode#13872).
+#[test]
+fn two_stars_and_a_slash_also_deny_without_a_folder() {
+    for (pattern, path) in [
+        ("secrets/**/*", "secrets/a"),
+        ("secrets/**/*", "secrets/b/a"),
+        ("a/**/b/**/c", "a/x/b/c"),
+        ("a/**/b/**/c", "a/b/x/c"),
+        ("**/x/**/y", "x/y"),
+    ] {
+        assert!(!changes(&[rule("edit", pattern, DENY)], "write", path), "{pattern} {path}");
+    }
+    let denies = [rule("edit", "src/**/env", DENY)];
+    assert!(changes(&denies, "write", "src/myenv") && !changes(&denies, "write", "src/env"));
+    let allows = [rule("edit", "*", DENY), rule("edit", "src/**/*", ALLOW)];
+    assert!(!changes(&allows, "write", "src/a.ts"), "an allow means what it meant");
+}
+
+// Finding: report 30-b11 (anomalyco/opencode#50649).
+#[test]
+fn leave_for_good_is_only_about_what_was_asked() {
+    let rules = [rule("bash", "*", ASK), rule("bash", "git status*", ALLOW)];
+    let save = |command: &str| match judged(&rules, command) {
+        Judged::Ask(need) => need.save,
+        Judged::Run | Judged::Refuse(_) => panic!("nobody is asked: {command}"),
+    };
+    assert_eq!(save("npm test && git status"), ["npm test *"]);
+    assert_eq!(save("npm test && ls"), ["npm test *", "ls *"]);
+    let both = save("npm test && git status && /usr/bin/git status");
+    assert_eq!(both, ["npm test *", "/usr/bin/git status *"]);
+}
+
 #[test]
 fn stars_and_question_marks_match_as_in_a_shell() {
     for (pattern, text, expected) in [

@@ -3,9 +3,12 @@
 //! ```text
 //! /usr/bin/git push        git push                  the program without its folder
 //! git -C x push            git push                  without the options before the subcommand
+//! kubectl -n x delete      kubectl x delete … kubectl delete   an option may take the next word, or not
 //! taskset -c 0 git push    -c 0 git push … git push  each word behind a program that may start it
 //! git $x                   git ⟨any text⟩            what is known only when it runs
 //! ```
+
+use std::collections::BTreeSet;
 
 use domain::UNKNOWN_TEXT;
 
@@ -68,16 +71,29 @@ pub(super) fn list_guises(command: &Simple, shown: &str) -> Vec<String> {
         }
     };
     add(&texts);
-    let subcommand = after_options(program, &texts);
-    if subcommand > 1 && subcommand < texts.len() {
+    let arity = saved::find_arity(program);
+    let mut are_known = true;
+    for first in list_word_places(program, &texts, 1, &mut are_known) {
         let mut short = vec![texts[0].clone()];
-        short.extend_from_slice(&texts[subcommand..]);
+        short.extend_from_slice(&texts[first..]);
         add(&short);
+        // `gh pr -R x merge`: the second word of a subcommand may stand behind options too.
+        let longer = saved::find_arity(&format!("{program} {}", texts[first]));
+        if longer.or(arity).is_none_or(|arity| arity < 3) {
+            continue;
+        }
+        for second in list_word_places(program, &texts, first + 1, &mut are_known) {
+            let mut short = vec![texts[0].clone(), texts[first].clone()];
+            short.extend_from_slice(&texts[second..]);
+            add(&short);
+        }
+    }
+    if !are_known {
+        add(&[program.to_owned(), UNKNOWN_TEXT.to_string()]);
     }
     if PLAIN.contains(&program) || runs_arguments(&words[0]) {
         return found;
     }
-    let arity = saved::find_arity(program);
     let is_starter = STARTERS.contains(&program);
     for at in arity.unwrap_or(1)..words.len().min(MAX_WORDS) {
         let Some(name) = words[at].exact().filter(|_| !words[at].is_filled_in()) else {
@@ -100,14 +116,33 @@ pub(super) fn list_guises(command: &Simple, shown: &str) -> Vec<String> {
     found
 }
 
-/// Returns where the options end that stand before a subcommand.
-fn after_options(program: &str, texts: &[String]) -> usize {
-    let mut at = 1;
-    while let Some(option) = texts.get(at).filter(|text| text.starts_with('-')) {
-        let takes_next = program == "git" && OF_GIT.contains(&option.as_str());
-        at += if takes_next { 2 } else { 1 };
+/// Returns where the first word behind options may stand, `from` a word on. Of git it is known which of them take the next word;
+/// those of another program with subcommands may take it or not. `are_known` ends if there are too many of them.
+fn list_word_places(
+    program: &str,
+    texts: &[String],
+    from: usize,
+    are_known: &mut bool,
+) -> BTreeSet<usize> {
+    let is_of_git = program == "git";
+    let may_take_next = !is_of_git && saved::find_arity(program).is_some();
+    let (mut places, mut open) = (BTreeSet::new(), BTreeSet::from([from]));
+    while let Some(at) = open.pop_first() {
+        let Some(text) = texts.get(at) else { continue };
+        if !text.starts_with('-') {
+            places.insert(at);
+            continue;
+        }
+        if may_take_next && at >= from + MAX_WORDS {
+            *are_known = false;
+            break;
+        }
+        let takes_next = is_of_git && OF_GIT.contains(&text.as_str());
+        let may_take = takes_next || (may_take_next && text != "--" && !text.contains('='));
+        open.extend((!takes_next).then_some(at + 1));
+        open.extend(may_take.then_some(at + 2));
     }
-    at
+    places
 }
 
 /// Returns whether a command adds words that it reads to the command in its arguments.

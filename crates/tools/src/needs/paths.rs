@@ -2,6 +2,9 @@
 
 use domain::is_secret_path;
 
+/// The home of commands, as their cell shows it.
+const HOME: &str = "/home/agent";
+
 /// Returns the path in full, without `.`, `..` and doubled slashes.
 pub(super) fn full(path: &str, directory: &str) -> String {
     let whole = if path.starts_with('/') { path.to_owned() } else { format!("{directory}/{path}") };
@@ -36,6 +39,24 @@ pub(super) fn rebase_path(path: &str, workdir: &str, directory: &str) -> String 
         Some(short) => short.to_owned(),
         None => whole,
     }
+}
+
+/// Returns where `cd` leads from a place, in full.
+pub(super) fn enter_folder(target: &str, place: &str) -> String {
+    match target.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            full(&format!("{HOME}{rest}"), "/")
+        }
+        Some(_) | None => full(target, place),
+    }
+}
+
+/// Returns the other spellings of a full path or its pattern, if it is in the home of commands.
+pub(super) fn list_home_spellings(whole: &str) -> Vec<String> {
+    let rest = whole.strip_prefix(HOME);
+    let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let spellings = |rest: &str| ["~", "$HOME", "${HOME}"].map(|home| format!("{home}{rest}"));
+    rest.into_iter().flat_map(spellings).collect()
 }
 
 /// Returns the rest of a full path below the directory; empty for the directory itself.

@@ -192,6 +192,11 @@ impl Variables {
         Some(texts)
     }
 
+    /// Returns whether a script gives a variable a value.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
     fn list_values(&self, name: &str, directory: &str) -> Option<Vec<String>> {
         // It says where values are split into words.
         if self.values.contains_key("IFS") {

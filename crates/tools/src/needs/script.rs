@@ -71,6 +71,8 @@ pub(super) struct Script {
     pub(super) commands: Vec<Simple>,
     pub(super) redirected: Vec<Redirected>,
     pub(super) variables: Vec<Variable>,
+    /// A part of it may run more than once, or later than where it stands: it has a loop or a function.
+    pub(super) is_repeated: bool,
 }
 
 /// Takes a script apart. `None` if it is no script, is beyond the bounds, or is too unusual to be sure.
@@ -181,6 +183,7 @@ impl Reader<'_> {
                 self.redirects(redirects.iter().flat_map(|list| &list.0))
             }
             Command::Function(function) => {
+                self.script.is_repeated = true;
                 self.compound(&function.body.0)?;
                 self.redirects(function.body.1.iter().flat_map(|list| &list.0))
             }
@@ -198,6 +201,7 @@ impl Reader<'_> {
             CompoundCommand::BraceGroup(group) => self.list(&group.list),
             CompoundCommand::Subshell(shell) => self.list(&shell.list),
             CompoundCommand::ForClause(clause) => {
+                self.script.is_repeated = true;
                 for value in clause.values.iter().flatten() {
                     let word = self.word(&value.value)?;
                     self.give(&clause.variable_name, Some(word));
@@ -226,6 +230,7 @@ impl Reader<'_> {
                 })
             }
             CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
+                self.script.is_repeated = true;
                 self.list(&clause.0)?;
                 self.list(&clause.1.list)
             }

@@ -89,6 +89,47 @@ fn a_command_is_seen_from_the_directory_it_names() {
     assert_eq!(things(&all, "edit").concat(), ["sub/f", "/w/sub/f"]);
 }
 
+// Finding: report 30-b2 (dirge-code/dirge#280).
+#[test]
+fn a_redirection_behind_cd_is_seen_from_each_place() {
+    for (command, action, expected) in [
+        ("cd config && echo x > prod.json", "edit", "config/prod.json"),
+        ("cd keys; sort < a", "read", "keys/a"),
+        ("pushd config; echo x >> prod.json", "edit", "config/prod.json"),
+        ("(cd config; echo x > prod.json)", "edit", "config/prod.json"),
+        ("cd a && cd b && echo x > ../c", "edit", "a/c"),
+        ("command cd config; echo x > prod.json", "edit", "config/prod.json"),
+        ("cd config; bash -c 'echo x > prod.json'", "edit", "config/prod.json"),
+        ("cd config; echo x > $PWD/prod.json", "edit", "config/prod.json"),
+        ("D=config; cd $D; echo x > prod.json", "edit", "config/prod.json"),
+        ("f() { echo x > prod.json; }; cd config; f", "edit", "prod.json"),
+        ("cd; echo x > .bashrc", "edit", "/home/agent/.bashrc"),
+        ("cd ~/a; echo x > b", "edit", "/home/agent/a/b"),
+    ] {
+        let found = things(&of(command), action).concat();
+        assert!(found.iter().any(|name| name == expected), "{command}: {found:?}");
+    }
+    for unknown in [
+        "cd $x; echo y > f",
+        "cd c*; echo y > f",
+        "$x config; echo y > f",
+        "CDPATH=/x; cd a; echo y > f",
+        "f() { cd b; }; cd a; f; echo y > f",
+        "while a; do cd ..; done; echo y > f",
+        "env -C config sh -c 'echo y > f'",
+        "eval \"$x\"; echo y > f",
+    ] {
+        let all = of(unknown);
+        assert!(all.iter().any(|need| need.action == "edit" && need.is_opaque), "{unknown}");
+    }
+    for known in ["cd $x; echo y > /w/f", "for i in a b; do echo $i > f; done", "cd a; make"] {
+        let all = of(known);
+        assert!(!all.iter().any(|need| need.action == "edit" && need.is_opaque), "{known}");
+    }
+    let guises = of("cd /tmp && cat ../etc/passwd").into_iter().flat_map(|need| need.guises);
+    assert!(guises.collect::<Vec<_>>().contains(&"/etc/*".to_owned()));
+}
+
 #[test]
 fn a_commit_message_in_a_heredoc_is_no_command() {
     let command = "git commit -m \"$(cat <<'EOF'\nfix(a): it's b)\n\n`rm x`; rm y\nEOF\n)\"";
@@ -325,6 +366,24 @@ fn a_command_that_leaves_the_directory_says_so() {
         let found = things(&of(command), "external_directory").concat();
         assert_eq!(found.first().map(String::as_str), expected, "{command}");
     }
+}
+
+// Finding: report 30-b8 (gotgenes/pi-packages#350).
+#[test]
+fn every_spelling_of_the_home_is_one_place() {
+    for command in ["cat ~/x/y", "cat $HOME/x/y", "cat /home/agent/x/y", "cat ~/a/../x/y"] {
+        let all = of(command);
+        let outside = all.iter().find(|need| need.action == "external_directory").expect(command);
+        for spelling in ["~/x/*", "$HOME/x/*", "/home/agent/x/*"] {
+            let is_it = |text: &String| text == spelling;
+            let mut texts = outside.resources.iter().chain(&outside.guises);
+            assert!(texts.any(is_it), "{command} {spelling}: {outside:?}");
+        }
+    }
+    let all = of("echo x > ~/a");
+    let edit = all.iter().find(|need| need.action == "edit").expect("a file");
+    assert!(edit.guises.contains(&"/home/agent/a".to_owned()), "{edit:?}");
+    assert!(of("cat /srv/x").iter().all(|need| need.guises.is_empty()));
 }
 
 #[test]

@@ -154,6 +154,56 @@ async fn grep_leaves_out_what_read_may_not_show() {
     assert!(!names.contains("b.pem") && names.contains("left out"), "{names}");
 }
 
+// Finding: report 30-b10 (anomalyco/opencode#35684).
+#[tokio::test]
+async fn a_search_leaves_out_what_its_own_rules_deny() {
+    let mut place = Place::new();
+    place.file("src/secret.txt", "token\n");
+    place.file("src/a.txt", "token\n");
+    place.context.reads = ReadRules::default().with_results(|_, path| path.ends_with("secret.txt"));
+    for (tool, pattern) in [("glob", "**/*.txt"), ("glob", "src/secret.txt"), ("grep", "token")] {
+        let found = place.ok(tool, json!({ "pattern": pattern })).await;
+        assert!(!found.contains("secret.txt"), "{tool} {pattern}: {found}");
+        assert!(found.contains("left out"), "{tool} {pattern}: {found}");
+    }
+}
+
+// Finding: report 30-b1 (NousResearch/hermes-agent#77674).
+#[tokio::test]
+async fn a_change_over_a_link_is_judged_by_the_real_name() {
+    let mut place = Place::with_web(&[]);
+    place.file("secrets/a", "x\n");
+    place.file("open/a", "x\n");
+    for (target, link) in
+        [("secrets/a", "link"), ("secrets/new", "free"), ("secrets", "d"), ("open", "o")]
+    {
+        symlink(target, place.root().join(link)).expect("a link");
+    }
+    symlink("../open/a", place.root().join("secrets/out")).expect("a link");
+    place.context.reads = ReadRules::default().with_edits(|path| match path {
+        path if path.starts_with("secrets/") => RuleAction::Deny,
+        _ => RuleAction::Allow,
+    });
+    let patch = |text: &str| json!({"patch": format!("*** Begin Patch\n{text}\n*** End Patch")});
+    for (tool, arguments) in [
+        ("write", json!({"path": "link", "content": "y"})),
+        ("write", json!({"path": "free", "content": "y"})),
+        ("write", json!({"path": "d/new", "content": "y"})),
+        ("edit", json!({"path": "link", "old": "x", "new": "y"})),
+        ("apply_patch", patch("*** Update File: link\n@@\n-x\n+y")),
+        ("apply_patch", patch("*** Add File: d/new\n+y")),
+        ("apply_patch", patch("*** Delete File: d/out")),
+        ("apply_patch", patch("*** Update File: open/a\n*** Move to: d/new\n@@\n-x\n+y")),
+    ] {
+        let told = place.fails(tool, arguments.clone()).await;
+        assert!(told.contains("leads to secrets/"), "{tool} {arguments}: {told}");
+    }
+    assert_eq!([place.content("secrets/a"), place.content("open/a")], ["x\n", "x\n"]);
+    assert!(!place.root().join("secrets/new").exists());
+    place.ok("write", json!({"path": "o/a", "content": "y"})).await;
+    place.ok("edit", json!({"path": "./secrets/a", "old": "x", "new": "y"})).await;
+}
+
 #[tokio::test]
 async fn a_mark_and_an_encoding_stay_whatever_changes_the_file() {
     let utf16 = |text: &str| -> Vec<u8> {

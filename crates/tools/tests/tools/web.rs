@@ -114,6 +114,27 @@ async fn an_address_inside_is_refused_and_so_is_a_redirect() {
     }
 }
 
+// Finding: report 30-b5 (prime-vector/open-agent-spec#114).
+#[tokio::test]
+async fn a_redirect_is_judged_by_the_rules_about_pages() {
+    let host = server().await;
+    let mut place = Place::with_web(&[&host]);
+    let away = json!({"url": format!("http://{host}/away")});
+    for (action, said) in [
+        (domain::RuleAction::Deny, "which a rule refuses".to_owned()),
+        (domain::RuleAction::Ask, format!("fetch http://{host}/page itself")),
+    ] {
+        place.context.reads = ReadRules::default().with_pages(move |address| {
+            if address.ends_with("/page") { action } else { domain::RuleAction::Allow }
+        });
+        let told = place.fails("webfetch", away.clone()).await;
+        assert!(told.contains(&format!("redirects to http://{host}/page")), "{told}");
+        assert!(told.contains(&said), "{told}");
+    }
+    place.context.reads = ReadRules::default().with_pages(|_| domain::RuleAction::Allow);
+    place.ok("webfetch", away).await;
+}
+
 #[tokio::test]
 async fn a_fetch_ends_with_its_call() {
     let host = server().await;

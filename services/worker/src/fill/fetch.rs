@@ -99,7 +99,7 @@ impl<'a> Remote<'a> {
         let limits = FetchLimits { time: SHORT, bytes: ADVERTISED, redirects: 0 };
         let fetched = match self.transport.fetch(asked, headers(), limits).await {
             Ok(fetched) => fetched,
-            Err(EgressError::Redirects(_) | EgressError::BadRedirect) => {
+            Err(EgressError::Redirects(_) | EgressError::BadRedirect | EgressError::Barred(_)) => {
                 let why = format!(
                     "{} redirects to another address, which is not followed; open it in a browser and use the address \
                      where it ends",
