@@ -6,6 +6,7 @@ use openidconnect::{
     ClaimsVerificationError as Refusal, ClientId, IdTokenVerifier, IssuerUrl, Nonce,
     SignatureVerificationError as BadSignature,
 };
+use serde_json::Value;
 
 use crate::claims::seconds;
 use crate::twin::Twin;
@@ -92,10 +93,12 @@ pub fn verify(
         Some(pinned) => vec![pinned],
         None => Algorithm::ALL.to_vec(),
     };
+    // Some providers add audiences of their own to ours. The token is ours if they issued it to us.
+    let is_to_us = twin.claims.get("azp").and_then(Value::as_str) == Some(expected.client_id);
     // A verifier for a public client: the client's secret is never a key, so no HMAC can pass.
     let verifier = IdTokenVerifier::new_public_client(client_id, issuer, twin.keys(keys))
         .set_allowed_algs(algorithms.iter().map(|algorithm| algorithm.core()))
-        .set_other_audience_verifier_fn(|_| false)
+        .set_other_audience_verifier_fn(move |_| is_to_us)
         .set_time_fn(move || at(now_ms - SKEW_MS))
         .set_issue_time_verifier_fn(move |issued| {
             let ahead = issued.timestamp_millis() - now_ms;
@@ -128,7 +131,9 @@ fn refused(error: Refusal, now_ms: TimestampMs) -> TokenRefused {
             let now = DateTime::<Utc>::from_timestamp_millis(now_ms).unwrap_or_default();
             TokenRefused::Time(format!("the token's time does not fit: {why}; it is {now}"))
         }
-        Refusal::InvalidAudience(why) => TokenRefused::Audience(why),
+        Refusal::InvalidAudience(why) => TokenRefused::Audience(format!(
+            "{why}; with more audiences than this client, its authorised party (`azp`) must be this client"
+        )),
         Refusal::InvalidIssuer(why) => TokenRefused::Issuer(why),
         Refusal::InvalidNonce(_) => TokenRefused::Nonce,
         Refusal::InvalidSubject(_) => TokenRefused::NoSubject("sub"),

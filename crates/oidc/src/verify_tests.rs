@@ -183,10 +183,27 @@ fn a_token_for_another_is_refused() {
     }
     assert!(matches!(ed(&with("azp", json!("them"))), Err(TokenRefused::Audience(_))));
     assert!(ed(&with("azp", json!("us"))).is_ok());
+    for party in [json!("them"), json!(["us"]), json!(null)] {
+        let mut both = with("aud", json!(["us", "them"]));
+        both["azp"] = party;
+        assert!(matches!(ed(&both), Err(TokenRefused::Audience(_))), "{both}");
+    }
     for issuer in ["https://id.example.com/", "https://evil.example", "http://id.example.com"] {
         let refused = ed(&with("iss", json!(issuer)));
         assert!(matches!(refused, Err(TokenRefused::Issuer(_))), "{issuer}: {refused:?}");
     }
+}
+
+// Finding: report 30-b20 (sqlpage/SQLPage#965): a provider that adds its project to the audiences let nobody in.
+#[test]
+fn further_audiences_are_believed_by_the_authorised_party() {
+    let mut both = with("aud", json!(["us", "329836626744180738"]));
+    let refused = ed(&both).expect_err("no party").to_string();
+    assert!(refused.contains("`azp`"), "{refused}");
+    both["azp"] = json!("us");
+    assert!(ed(&both).is_ok());
+    both["aud"] = json!(["them", "329836626744180738"]);
+    assert!(matches!(ed(&both), Err(TokenRefused::Audience(_))));
 }
 
 // Attack 11.

@@ -87,7 +87,9 @@ impl Tool for WebFetch {
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
         let Arguments { url: given, format, timeout_s } = arguments::parse(call)?;
         let url = parsed(&given)?;
-        let seconds = timeout_s.unwrap_or(DEFAULT_SECONDS).clamp(1, MAX_SECONDS);
+        // Zero is meant as no limit of the model's.
+        let seconds = timeout_s.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
+        let seconds = seconds.min(MAX_SECONDS);
         let time = Duration::from_secs(seconds);
         let limits = FetchLimits { time, bytes: MAX_BYTES, redirects: MAX_REDIRECTS };
         let fetched = tokio::select! {

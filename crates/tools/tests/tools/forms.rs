@@ -67,6 +67,22 @@ async fn a_command_runs_in_the_directory_that_it_names() {
     assert!(lines.contains("/root/sub\n"), "{lines}");
 }
 
+// Finding: report 30-b14 (cursor/cursor#3146): a path below the home made a folder `~` in the project.
+#[tokio::test]
+async fn a_path_below_the_home_makes_no_folder_of_its_name() {
+    let place = Place::new();
+    for path in ["~/notes.txt", "$HOME/notes.txt", "${HOME}/a/b", "~"] {
+        let refused = place.fails("write", json!({"path": path, "content": "x"})).await;
+        assert!(refused.contains("is outside"), "{path}: {refused}");
+        let patch = format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch");
+        let refused = place.fails("apply_patch", json!({ "patch": patch })).await;
+        assert!(refused.contains("is outside"), "{path}: {refused}");
+    }
+    assert_eq!(fs::read_dir(place.root()).expect("a folder").count(), 0);
+    place.file("~/notes.txt", "one\n");
+    assert!(place.ok("read", json!({"path": "~/notes.txt"})).await.contains("one"));
+}
+
 #[tokio::test]
 async fn arguments_that_change_what_is_done_are_not_ignored() {
     let place = Place::new();
