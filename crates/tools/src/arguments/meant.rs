@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Number, Value};
 
 /// Names of arguments that models know from elsewhere, without case and signs, by tool.
-const OTHERS: [(&[&str], &str, &[&str]); 20] = [
+const OTHERS: [(&[&str], &str, &[&str]); 21] = [
     (
         &["read", "write", "edit", "grep", "glob"],
         "path",
@@ -44,6 +44,7 @@ const OTHERS: [(&[&str], &str, &[&str]); 20] = [
     (&["grep"], "include", &["glob", "includepattern", "filepattern", "includes"]),
     (&["grep"], "ignore_case", &["i", "caseinsensitive"]),
     (&["grep"], "case_sensitive", &["matchcase"]),
+    (&["grep"], "multiline", &["u", "multilinedotall"]),
     (&["glob"], "pattern", &["glob", "globpattern", "query", "filepattern"]),
     (&["webfetch"], "url", &["uri", "address", "link", "href"]),
     (&["skill"], "name", &["skill", "skillname", "command"]),
@@ -59,7 +60,7 @@ const TEXTS: [(&str, &str, bool); 3] =
 /// Arguments that are whole numbers.
 const NUMBERS: [&str; 4] = ["offset", "limit", "column", "timeout_ms"];
 /// Arguments that are true or false.
-const FLAGS: [&str; 4] = ["all", "append", "ignore_case", "case_sensitive"];
+const FLAGS: [&str; 5] = ["all", "append", "ignore_case", "case_sensitive", "multiline"];
 /// Arguments that are lists.
 const LISTS: [&str; 2] = ["todos", "questions"];
 /// Arguments that are paths or patterns of paths, by tool.
