@@ -6,7 +6,7 @@ use openidconnect::{
     ClaimsVerificationError as Refusal, ClientId, IdTokenVerifier, IssuerUrl, Nonce,
     SignatureVerificationError as BadSignature,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::claims::seconds;
 use crate::twin::Twin;
@@ -81,8 +81,37 @@ pub fn verify(
     expected: &Expected<'_>,
     now_ms: TimestampMs,
 ) -> Result<Verified, TokenRefused> {
-    let unreadable = |why: &str| TokenRefused::Unreadable(why.to_owned());
     let twin = Twin::of_token(token).ok_or_else(|| unreadable("it is no signed token"))?;
+    prove_twin(twin, keys, expected, now_ms)
+}
+
+/// Proves signed user information and returns its claims, which may be of any type. It needs no time, and no nonce: the
+/// provider gives it for an access token of this attempt.
+///
+/// # Errors
+/// It is not believed.
+pub(crate) fn verify_information(
+    information: &str,
+    keys: &Keys,
+    expected: &Expected<'_>,
+    now_ms: TimestampMs,
+) -> Result<Map<String, Value>, TokenRefused> {
+    let twin = Twin::of_information(information, expected.nonce, now_ms);
+    let twin = twin.ok_or_else(|| unreadable("it is no signed user information"))?;
+    let claims = twin.claims.clone();
+    prove_twin(twin, keys, expected, now_ms).map(|_| claims)
+}
+
+fn unreadable(why: &str) -> TokenRefused {
+    TokenRefused::Unreadable(why.to_owned())
+}
+
+fn prove_twin(
+    twin: Twin,
+    keys: &Keys,
+    expected: &Expected<'_>,
+    now_ms: TimestampMs,
+) -> Result<Verified, TokenRefused> {
     let issuer = IssuerUrl::new(expected.issuer.as_str().to_owned());
     let issuer = issuer.map_err(|_| unreadable("the issuer is no address"))?;
     let client_id = ClientId::new(expected.client_id.to_owned());

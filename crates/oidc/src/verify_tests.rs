@@ -289,3 +289,22 @@ fn no_claim_can_be_changed_under_a_signature() {
         assert!(matches!(refused, Err(TokenRefused::Signature(_))), "{changed}: {refused:?}");
     }
 }
+
+// Finding: report 30-b22 (outline/outline#12878): a claim of another type took all signed user information away.
+#[test]
+fn signed_user_information_may_have_claims_of_any_type() {
+    let issuer = Issuer::parse(ISSUER).expect("an issuer");
+    let expected = Expected { issuer: &issuer, client_id: "us", nonce: "n-1", algorithm: None };
+    let told = |header: &Value, claims: &Value| {
+        verify_information(&signed(header, claims), &SIGNERS.keys, &expected, NOW_MS)
+    };
+    let ed = json!({ "alg": "EdDSA", "kid": "ed" });
+    let mut me =
+        json!({ "iss": ISSUER, "aud": "us", "sub": "ann", "groups": ["it"], "address": "1 Road" });
+    assert_eq!(told(&ed, &me).map(Value::Object), Ok(me.clone()));
+    let forged = json!({ "alg": "EdDSA", "kid": "ed", "x-key": "other" });
+    assert!(matches!(told(&forged, &me), Err(TokenRefused::Signature(_))));
+    assert!(matches!(told(&json!({ "alg": "none" }), &me), Err(TokenRefused::Algorithm(_))));
+    me["aud"] = json!("them");
+    assert!(matches!(told(&ed, &me), Err(TokenRefused::Audience(_))));
+}
