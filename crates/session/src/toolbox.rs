@@ -115,7 +115,9 @@ impl<'r> Toolbox<'r> {
         limits: Limits,
         cancel: CancellationToken,
     ) -> BoxFuture<'r, Ran> {
-        let reads = ReadRules::new(move |path| reads.judge(path));
+        let of_skills = reads.clone();
+        let reads = ReadRules::new(move |path| reads.judge(path))
+            .with_skills(move |name| of_skills.shows_skill(name));
         let context = self.context(skills, reads, cancel);
         let (runtime, session, traced) = (self.runtime, self.session, self.traced);
         let tools = &self.tools.set;

@@ -75,14 +75,28 @@ pub struct ToolContext {
 /// Judges whether `read` may show a file, given by its path below the Location's directory.
 type JudgeRead = dyn Fn(&str) -> RuleAction + Send + Sync;
 
-/// The rules about files that a tool shows, though the call does not name them. Cheap to clone. The default shows all.
+/// Says whether the model may know of a skill.
+type ShowSkill = dyn Fn(&str) -> bool + Send + Sync;
+
+/// The rules about files and skills that a tool shows, though the call does not name them. Cheap to clone. The default shows all.
 #[derive(Clone, Default)]
-pub struct ReadRules(Option<Arc<JudgeRead>>);
+pub struct ReadRules(Option<Arc<JudgeRead>>, Option<Arc<ShowSkill>>);
 
 impl ReadRules {
     /// Makes the rules of a call.
     pub fn new(judge: impl Fn(&str) -> RuleAction + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(judge)))
+        Self(Some(Arc::new(judge)), None)
+    }
+
+    /// Adds which skills the model may know of.
+    #[must_use]
+    pub fn with_skills(self, shows: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(self.0, Some(Arc::new(shows)))
+    }
+
+    /// Returns whether the model may know of a skill.
+    pub(crate) fn shows_skill(&self, name: &str) -> bool {
+        self.1.as_ref().is_none_or(|shows| shows(name))
     }
 
     /// Judges a path below the Location's directory.
