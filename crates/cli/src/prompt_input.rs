@@ -1,9 +1,12 @@
 //! The text of a prompt: words, what is piped in, and files.
 
 use std::io::{IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use client::cause_text;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat, tell};
 
 use crate::CliError;
 
@@ -26,6 +29,37 @@ pub(crate) fn prompt_text(words: &[String]) -> Result<String, CliError> {
         return Err(CliError::Usage(usage.to_owned()));
     }
     Ok(text)
+}
+
+/// Returns what to say if something is piped in beside a prompt of words, which leaves it out. Waits for nothing.
+pub(crate) fn unread_warning(words: &[String]) -> Option<&'static str> {
+    let is_read = words.last().is_none_or(|last| last == "-");
+    (!is_read && has_data(&std::io::stdin())).then_some(
+        "standard input is not part of the prompt: to add what is piped in, end the command with `-`",
+    )
+}
+
+/// Returns whether a pipe or a file has something to read now.
+fn has_data(input: &impl AsFd) -> bool {
+    let Ok(stat) = fstat(input) else { return false };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            let size = u64::try_from(stat.st_size).unwrap_or_default();
+            tell(input).is_ok_and(|at| at < size)
+        }
+        FileType::Fifo => {
+            let mut inputs = [PollFd::new(input, PollFlags::IN)];
+            let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut inputs, Some(&no_time)).is_ok()
+                && inputs.iter().any(|input| input.revents().contains(PollFlags::IN))
+        }
+        FileType::Directory
+        | FileType::Socket
+        | FileType::Symlink
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => false,
+    }
 }
 
 /// Returns the texts of the attached files, each with its name. `used` is the size of the prompt without them.
@@ -83,6 +117,28 @@ mod tests {
         assert_eq!(piped(&b"a\nb\n"[..]).ok(), Some("a\nb".to_owned()));
         assert!(matches!(piped(&b"\xff"[..]), Err(CliError::Usage(_))));
         assert!(matches!(piped(std::io::repeat(b'a')), Err(CliError::Usage(_))));
+    }
+
+    // Finding: report 30-b24 (anomalyco/opencode#42064): piped text beside words was dropped without a word.
+    #[test]
+    fn piped_data_is_seen_without_waiting_for_it() {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        assert!(!has_data(&reader), "an open pipe without data");
+        std::io::Write::write_all(&mut writer, b"diff").expect("written");
+        assert!(has_data(&reader));
+        drop(writer);
+        assert!(has_data(&reader), "what is left counts");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(writer);
+        assert!(!has_data(&reader), "a closed pipe without data");
+        let mut file = tempfile::tempfile().expect("a file");
+        assert!(!has_data(&file));
+        std::io::Write::write_all(&mut file, b"diff").expect("written");
+        assert!(!has_data(&file), "it was read to its end");
+        std::io::Seek::rewind(&mut file).expect("at its beginning");
+        assert!(has_data(&file));
+        assert_eq!(unread_warning(&["review".into(), "-".into()]), None);
+        assert_eq!(unread_warning(&[]), None);
     }
 
     #[test]

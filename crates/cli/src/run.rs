@@ -21,7 +21,7 @@ use workspaces::{Address, AddressError};
 
 use crate::output::Screen;
 use crate::program;
-use crate::prompt_input::{attached, prompt_text};
+use crate::prompt_input::{attached, prompt_text, unread_warning};
 use crate::render::printable;
 use crate::run_ask::{AskPolicy, Asks, Reply, Step};
 use crate::run_end::RunEnd;
@@ -157,6 +157,10 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
         }
     } else if is_plain && args.directory.is_none() && !args.json {
         screen.err.say(NOT_HERE)?;
+    }
+    // Only now, so that a program before the pipe has had time to write.
+    if let Some(warning) = unread_warning(&args.prompt) {
+        screen.err.say(warning)?;
     }
     let mut prompt = request(&args, MessageId::mint(&mut mint), text, model);
     prompt.variant = variant;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ::http::header::{CONTENT_TYPE, HeaderValue};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use openidconnect::core::{
@@ -71,7 +72,7 @@ impl
     }
 }
 
-/// The claims of a user-information answer in JSON, as they came.
+/// The claims of a user-information answer, as they came.
 #[derive(Clone, Default)]
 pub(crate) struct Seen(Arc<Mutex<Option<Map<String, Value>>>>);
 
@@ -85,23 +86,38 @@ impl Seen {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(claims);
     }
 
-    /// Makes a client that notes the claims and hands on the subject alone, which the OpenID crate compares. An answer that
-    /// is no JSON object, such as a signed one, passes as it is.
-    pub(crate) fn note_answers<C>(
+    /// Makes a client that notes the claims and hands on the subject alone, which the OpenID crate compares. `prove` returns
+    /// the claims of a signed answer. An answer that it does not believe, and that is no JSON object, passes as it is.
+    pub(crate) fn note_answers<C, P>(
         &self,
         caller: C,
+        prove: P,
     ) -> impl Fn(HttpRequest) -> BoxFuture<'static, Result<HttpResponse, HttpError>> + Send + Sync
     where
         C: Fn(HttpRequest) -> BoxFuture<'static, Result<HttpResponse, HttpError>> + Send + Sync,
+        P: Fn(&str) -> Option<Map<String, Value>> + Send + Sync + 'static,
     {
-        let seen = self.clone();
+        let (seen, prove) = (self.clone(), Arc::new(prove));
         move |request| {
-            let (answering, seen) = (caller(request), seen.clone());
+            let (answering, seen, prove) = (caller(request), seen.clone(), prove.clone());
             async move {
                 let mut answer = answering.await?;
-                if answer.status().is_success()
-                    && let Ok(Value::Object(claims)) = serde_json::from_slice(answer.body())
-                {
+                if !answer.status().is_success() {
+                    return Ok(answer);
+                }
+                let claims = match serde_json::from_slice(answer.body()) {
+                    Ok(Value::Object(claims)) => Some(claims),
+                    Ok(_) | Err(_) => {
+                        let text = std::str::from_utf8(answer.body()).ok();
+                        let claims = text.and_then(|text| prove(text.trim()));
+                        if claims.is_some() {
+                            let json = HeaderValue::from_static("application/json");
+                            answer.headers_mut().insert(CONTENT_TYPE, json);
+                        }
+                        claims
+                    }
+                };
+                if let Some(claims) = claims {
                     let subject = json!({ "sub": claims.get("sub") });
                     *answer.body_mut() = subject.to_string().into_bytes();
                     seen.put(claims);

@@ -23,6 +23,7 @@ use url::Url;
 use crate::answer::{Seen, TokenAnswer};
 use crate::http::{HttpError, caller};
 use crate::provider::{Known, Providers};
+use crate::verify::verify_information;
 use crate::{
     Algorithm, Claims, Expected, Issuer, OidcError, Person, TokenRefused, Verified, verify,
 };
@@ -224,7 +225,14 @@ impl Providers {
             // A provider without user information, or one that fails there, leaves the token's claims.
             if let Ok(asking) = client.user_info(access, Some(SubjectIdentifier::new(subject))) {
                 let seen = Seen::default();
-                let noted = seen.note_answers(caller);
+                let (issuer, client_id) = (connection.issuer.clone(), connection.client_id.clone());
+                let (keys, nonce, now) =
+                    (known.keys.clone(), attempt.nonce.clone(), self.clock.now_ms());
+                let noted = seen.note_answers(caller, move |information| {
+                    let (issuer, client_id, nonce) = (&issuer, &*client_id, &*nonce);
+                    let expected = Expected { issuer, client_id, nonce, algorithm: None };
+                    verify_information(information, &keys, &expected, now).ok()
+                });
                 match asking.request_async::<AnyClaims, _, CoreGenderClaim>(&noted).await {
                     Ok(more) => claims.add(seen.take().unwrap_or_else(|| all_claims(&more))),
                     Err(error) => {

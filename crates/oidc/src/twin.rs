@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::TimestampMs;
 use openidconnect::core::{
     CoreIdToken, CoreJsonWebKey, CoreJsonWebKeyType, CoreJsonWebKeyUse, CoreJwsSigningAlgorithm,
 };
@@ -39,6 +40,25 @@ pub(crate) struct Twin {
 impl Twin {
     /// Makes the twin of a token. `None` if it is no signed token.
     pub(crate) fn of_token(token: &str) -> Option<Self> {
+        Self::of_signed(token, |_| {})
+    }
+
+    /// Makes the twin of signed user information, with the claims that only the token of a sign-in must have. `None` if it is
+    /// not signed.
+    pub(crate) fn of_information(
+        information: &str,
+        nonce: &str,
+        now_ms: TimestampMs,
+    ) -> Option<Self> {
+        let now = now_ms / 1_000;
+        Self::of_signed(information, |compared| {
+            compared.insert("nonce".to_owned(), nonce.into());
+            compared.entry("iat").or_insert_with(|| now.into());
+            compared.entry("exp").or_insert_with(|| (now + 1).into());
+        })
+    }
+
+    fn of_signed(token: &str, complete: impl FnOnce(&mut Map<String, Value>)) -> Option<Self> {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, payload) = signed.split_once('.')?;
         let claims: Map<String, Value> =
@@ -52,6 +72,7 @@ impl Twin {
                 *time = read.into();
             }
         }
+        complete(&mut compared);
         let compared = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&compared).ok()?);
         let token = CoreIdToken::from_str(&format!("{header}.{compared}.{signature}")).ok()?;
         Some(Self { token, claims, signed: signed.as_bytes().into() })

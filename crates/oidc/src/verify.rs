@@ -6,6 +6,7 @@ use openidconnect::{
     ClaimsVerificationError as Refusal, ClientId, IdTokenVerifier, IssuerUrl, Nonce,
     SignatureVerificationError as BadSignature,
 };
+use serde_json::{Map, Value};
 
 use crate::claims::seconds;
 use crate::twin::Twin;
@@ -80,8 +81,37 @@ pub fn verify(
     expected: &Expected<'_>,
     now_ms: TimestampMs,
 ) -> Result<Verified, TokenRefused> {
-    let unreadable = |why: &str| TokenRefused::Unreadable(why.to_owned());
     let twin = Twin::of_token(token).ok_or_else(|| unreadable("it is no signed token"))?;
+    prove_twin(twin, keys, expected, now_ms)
+}
+
+/// Proves signed user information and returns its claims, which may be of any type. It needs no time, and no nonce: the
+/// provider gives it for an access token of this attempt.
+///
+/// # Errors
+/// It is not believed.
+pub(crate) fn verify_information(
+    information: &str,
+    keys: &Keys,
+    expected: &Expected<'_>,
+    now_ms: TimestampMs,
+) -> Result<Map<String, Value>, TokenRefused> {
+    let twin = Twin::of_information(information, expected.nonce, now_ms);
+    let twin = twin.ok_or_else(|| unreadable("it is no signed user information"))?;
+    let claims = twin.claims.clone();
+    prove_twin(twin, keys, expected, now_ms).map(|_| claims)
+}
+
+fn unreadable(why: &str) -> TokenRefused {
+    TokenRefused::Unreadable(why.to_owned())
+}
+
+fn prove_twin(
+    twin: Twin,
+    keys: &Keys,
+    expected: &Expected<'_>,
+    now_ms: TimestampMs,
+) -> Result<Verified, TokenRefused> {
     let issuer = IssuerUrl::new(expected.issuer.as_str().to_owned());
     let issuer = issuer.map_err(|_| unreadable("the issuer is no address"))?;
     let client_id = ClientId::new(expected.client_id.to_owned());
@@ -92,10 +122,12 @@ pub fn verify(
         Some(pinned) => vec![pinned],
         None => Algorithm::ALL.to_vec(),
     };
+    // Some providers add audiences of their own to ours. The token is ours if they issued it to us.
+    let is_to_us = twin.claims.get("azp").and_then(Value::as_str) == Some(expected.client_id);
     // A verifier for a public client: the client's secret is never a key, so no HMAC can pass.
     let verifier = IdTokenVerifier::new_public_client(client_id, issuer, twin.keys(keys))
         .set_allowed_algs(algorithms.iter().map(|algorithm| algorithm.core()))
-        .set_other_audience_verifier_fn(|_| false)
+        .set_other_audience_verifier_fn(move |_| is_to_us)
         .set_time_fn(move || at(now_ms - SKEW_MS))
         .set_issue_time_verifier_fn(move |issued| {
             let ahead = issued.timestamp_millis() - now_ms;
@@ -128,7 +160,9 @@ fn refused(error: Refusal, now_ms: TimestampMs) -> TokenRefused {
             let now = DateTime::<Utc>::from_timestamp_millis(now_ms).unwrap_or_default();
             TokenRefused::Time(format!("the token's time does not fit: {why}; it is {now}"))
         }
-        Refusal::InvalidAudience(why) => TokenRefused::Audience(why),
+        Refusal::InvalidAudience(why) => TokenRefused::Audience(format!(
+            "{why}; with more audiences than this client, its authorised party (`azp`) must be this client"
+        )),
         Refusal::InvalidIssuer(why) => TokenRefused::Issuer(why),
         Refusal::InvalidNonce(_) => TokenRefused::Nonce,
         Refusal::InvalidSubject(_) => TokenRefused::NoSubject("sub"),

@@ -183,10 +183,27 @@ fn a_token_for_another_is_refused() {
     }
     assert!(matches!(ed(&with("azp", json!("them"))), Err(TokenRefused::Audience(_))));
     assert!(ed(&with("azp", json!("us"))).is_ok());
+    for party in [json!("them"), json!(["us"]), json!(null)] {
+        let mut both = with("aud", json!(["us", "them"]));
+        both["azp"] = party;
+        assert!(matches!(ed(&both), Err(TokenRefused::Audience(_))), "{both}");
+    }
     for issuer in ["https://id.example.com/", "https://evil.example", "http://id.example.com"] {
         let refused = ed(&with("iss", json!(issuer)));
         assert!(matches!(refused, Err(TokenRefused::Issuer(_))), "{issuer}: {refused:?}");
     }
+}
+
+// Finding: report 30-b20 (sqlpage/SQLPage#965): a provider that adds its project to the audiences let nobody in.
+#[test]
+fn further_audiences_are_believed_by_the_authorised_party() {
+    let mut both = with("aud", json!(["us", "329836626744180738"]));
+    let refused = ed(&both).expect_err("no party").to_string();
+    assert!(refused.contains("`azp`"), "{refused}");
+    both["azp"] = json!("us");
+    assert!(ed(&both).is_ok());
+    both["aud"] = json!(["them", "329836626744180738"]);
+    assert!(matches!(ed(&both), Err(TokenRefused::Audience(_))));
 }
 
 // Attack 11.
@@ -271,4 +288,23 @@ fn no_claim_can_be_changed_under_a_signature() {
         let refused = proved(&said, None);
         assert!(matches!(refused, Err(TokenRefused::Signature(_))), "{changed}: {refused:?}");
     }
+}
+
+// Finding: report 30-b22 (outline/outline#12878): a claim of another type took all signed user information away.
+#[test]
+fn signed_user_information_may_have_claims_of_any_type() {
+    let issuer = Issuer::parse(ISSUER).expect("an issuer");
+    let expected = Expected { issuer: &issuer, client_id: "us", nonce: "n-1", algorithm: None };
+    let told = |header: &Value, claims: &Value| {
+        verify_information(&signed(header, claims), &SIGNERS.keys, &expected, NOW_MS)
+    };
+    let ed = json!({ "alg": "EdDSA", "kid": "ed" });
+    let mut me =
+        json!({ "iss": ISSUER, "aud": "us", "sub": "ann", "groups": ["it"], "address": "1 Road" });
+    assert_eq!(told(&ed, &me).map(Value::Object), Ok(me.clone()));
+    let forged = json!({ "alg": "EdDSA", "kid": "ed", "x-key": "other" });
+    assert!(matches!(told(&forged, &me), Err(TokenRefused::Signature(_))));
+    assert!(matches!(told(&json!({ "alg": "none" }), &me), Err(TokenRefused::Algorithm(_))));
+    me["aud"] = json!("them");
+    assert!(matches!(told(&ed, &me), Err(TokenRefused::Audience(_))));
 }

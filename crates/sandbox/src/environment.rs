@@ -60,6 +60,11 @@ const CERTIFICATES: [&str; 8] = [
     "npm_config_cafile",
 ];
 
+/// The variables by which programs choose how letters are written.
+fn is_locale(name: &OsStr) -> bool {
+    name == "LANG" || name == "LC_ALL"
+}
+
 fn java_options() -> String {
     let of = |kind| format!("-D{kind}.proxyHost=127.0.0.1 -D{kind}.proxyPort={EXIT_PORT}");
     format!("{} {}", of("http"), of("https"))
@@ -82,7 +87,12 @@ impl Environment {
         let mut kept: Vec<_> = vars
             .into_iter()
             .filter(|(name, _)| PASSED_ON.iter().any(|allowed| name == OsStr::new(allowed)))
+            .filter(|(name, value)| !is_locale(name) || !value.is_empty())
             .collect();
+        if !kept.iter().any(|(name, _)| is_locale(name)) {
+            // Otherwise programs take each byte beyond ASCII for a letter of its own.
+            kept.push(("LANG".into(), "C.UTF-8".into()));
+        }
         if !kept.iter().any(|(name, _)| name == "PATH") {
             kept.push(("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()));
         }
@@ -148,10 +158,26 @@ mod tests {
                 "GIT_PAGER=cat",
                 "GIT_TERMINAL_PROMPT=0",
                 "HOME=/home/a",
+                "LANG=C.UTF-8",
                 "PAGER=cat",
                 "PATH=/usr/local/bin:/usr/bin:/bin",
                 "TERM=dumb"
             ]
         );
+    }
+
+    // Finding: report 30-b21 (github/copilot-cli#3601): commands counted bytes for letters.
+    #[test]
+    fn commands_have_a_locale_of_utf_8_unless_one_is_set() {
+        for (set, langs) in [
+            ([("LANG", ""), ("TZ", "UTC")], vec!["C.UTF-8"]),
+            ([("LANG", "de_DE.UTF-8"), ("TZ", "UTC")], vec!["de_DE.UTF-8"]),
+            ([("LC_ALL", "C"), ("TZ", "UTC")], vec![]),
+        ] {
+            let environment = Environment::from_vars(set.map(|(k, v)| (k.into(), v.into())));
+            let of_lang = environment.vars().filter(|(name, _)| *name == "LANG");
+            let seen: Vec<_> = of_lang.filter_map(|(_, value)| value.to_str()).collect();
+            assert_eq!(seen, langs, "{set:?}");
+        }
     }
 }

@@ -19,6 +19,7 @@ use crate::estimate;
 use crate::limits::{BODY_TOKENS, Limits, MAX_BODY_BYTES, fit_answer};
 use crate::models::ResolvedModel;
 use crate::observed::Observation;
+use crate::permission::Layers;
 use crate::rules::Rules;
 use crate::site::Site;
 
@@ -157,10 +158,21 @@ impl Rules<'_> {
         Ok(Sampled { agent, model: self.models.resolve(history.model())? })
     }
 
-    /// Returns the skills that the agent selected now may load.
-    pub(crate) fn skills(&self, history: &History) -> &Permitted {
-        let agent = self.settings.agents.get(history.agent());
-        agent.map_or(Permitted::NOTHING, |agent| &agent.skills)
+    /// Returns which of the observed skills the agent selected now may be told of.
+    pub(crate) fn skills(&self, history: &History, observed: &Observation) -> Permitted {
+        self.skills_of(self.settings.agents.get(history.agent()).ok(), history, observed)
+    }
+
+    /// Returns which of the observed skills an agent may be told of: those that it may load and that no rule denies.
+    pub(crate) fn skills_of(
+        &self,
+        agent: Option<&Agent>,
+        history: &History,
+        observed: &Observation,
+    ) -> Permitted {
+        let Some(agent) = agent else { return Permitted::NOTHING.clone() };
+        let layers = Layers { agent: &agent.name, ..self.layers(history) };
+        observed.permit_skills(&agent.skills, |name| layers.shows_skill(name))
     }
 
     /// Returns what the session's users have not been told yet: about the model, and about the project's settings files. Each

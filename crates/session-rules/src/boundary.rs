@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use domain::{
     AttemptStarted, DrainEnd, DrainEnded, DrainOutcome, EpochReason, EpochStarted, LocationId,
-    MessageId, ModelRef, Permitted, PromptPromoted, SessionError, TurnId,
+    MessageId, ModelRef, PromptPromoted, SessionError, TurnId,
 };
 use history::{Components, PendingInput};
 
@@ -136,8 +136,8 @@ impl Rules<'_> {
         let agent = self.settings.agents.get(chosen);
         let fresh = draft.history().epoch().is_none();
         if fresh {
-            let skills = agent.as_ref().map_or(Permitted::NOTHING, |agent| &agent.skills);
-            let first = observed.initialize(draft.history(), skills);
+            let skills = self.skills_of(agent.as_ref().ok().copied(), draft.history(), observed);
+            let first = observed.initialize(draft.history(), &skills);
             match first.and_then(|first| Ok((first, next_epoch(draft.history())?))) {
                 Ok((first, epoch)) => draft.push(EpochStarted {
                     epoch,
@@ -168,7 +168,10 @@ impl Rules<'_> {
         }
         let told = match agent {
             Ok(_) if fresh => Ok(()),
-            Ok(agent) => observed.reconcile(draft, &agent.skills),
+            Ok(agent) => {
+                let skills = self.skills_of(Some(agent), draft.history(), observed);
+                observed.reconcile(draft, &skills)
+            }
             // An unknown agent gets no context, since nobody knows its permissions.
             Err(unknown) => Err(unknown),
         };

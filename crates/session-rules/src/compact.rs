@@ -191,7 +191,7 @@ impl Rules<'_> {
         let wanted = Wanted { input: Some(message), ..Wanted::new(reason, continuing) };
         let history = draft.history();
         // Not requested if the result could not be used.
-        let can = observed.replace(history, self.skills(history)).map(|_| ());
+        let can = observed.replace(history, &self.skills(history, observed)).map(|_| ());
         let is_empty = || history.view().since(history.conversation(), 0).next().is_none();
         let refused = match can.and_then(|()| self.sample(history)) {
             Err(_) if is_empty() => nothing_to_compact(),
@@ -332,7 +332,7 @@ impl Rules<'_> {
             && !called
             && !said.is_visible()
             && !self.is_interrupted(history)
-            && observed.replace(history, self.skills(history)).is_ok();
+            && observed.replace(history, &self.skills(history, observed)).is_ok();
         if !helps {
             return Verdict::Leave(None);
         }
@@ -409,7 +409,7 @@ impl Rules<'_> {
         });
         let fresh = match refused {
             None => observed
-                .replace(draft.history(), self.skills(draft.history()))
+                .replace(draft.history(), &self.skills(draft.history(), observed))
                 .and_then(|first| Ok((first, next_epoch(draft.history())?))),
             Some(error) => Err(error),
         };

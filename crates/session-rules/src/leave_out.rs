@@ -37,7 +37,7 @@ impl Rules<'_> {
         if tail.summarised == 0 || exchanges == 0 {
             return Err(failed("nothing of the conversation can be left out"));
         }
-        let first = observed.replace(history, self.skills(history))?;
+        let first = observed.replace(history, &self.skills(history, observed))?;
         let epoch = next_epoch(history)?;
         let summary = history.view().checkpoint().map(texts::without_left_out).unwrap_or_default();
         let left_out = history.failed_summaries().left_out.saturating_add(exchanges);

@@ -67,6 +67,17 @@ impl Observation {
         self.is_seen
     }
 
+    /// Returns those of the observed skills that an agent `may` load and rules show, as what it may load. All, if rules hide
+    /// none.
+    pub(crate) fn permit_skills(&self, may: &Permitted, shows: impl Fn(&str) -> bool) -> Permitted {
+        let Loaded::Value(skills) = &self.skills else { return may.clone() };
+        if skills.iter().all(|skill| shows(&skill.name)) {
+            return may.clone();
+        }
+        let shown = skills.iter().filter(|skill| may.allows(&skill.name) && shows(&skill.name));
+        Permitted::only(shown.map(|skill| skill.name.clone()))
+    }
+
     /// Returns the System Context of a session: the observation of its Location, then its own entries as of now, then
     /// the observed skills that its agent `may` load.
     fn context(&self, history: &History, may: &Permitted) -> Result<SystemContext, SessionError> {

@@ -115,11 +115,13 @@ impl<'r> Toolbox<'r> {
         limits: Limits,
         cancel: CancellationToken,
     ) -> BoxFuture<'r, Ran> {
-        let (edits, pages, results) = (reads.clone(), reads.clone(), reads.clone());
+        let (edits, pages, results, skills_of_call) =
+            (reads.clone(), reads.clone(), reads.clone(), reads.clone());
         let reads = ReadRules::new(move |path| reads.judge(path))
             .with_edits(move |path| edits.judge_edit(path))
             .with_pages(move |address| pages.judge_page(address))
-            .with_results(move |tool, path| results.hides_result(tool, path));
+            .with_results(move |tool, path| results.hides_result(tool, path))
+            .with_skills(move |name| skills_of_call.shows_skill(name));
         let context = self.context(skills, reads, cancel);
         let (runtime, session, traced) = (self.runtime, self.session, self.traced);
         let tools = &self.tools.set;

@@ -26,6 +26,7 @@ pub struct CommandDefinition {
     #[serde(default)]
     pub subtask: bool,
     /// The prompt, in which `$ARGUMENTS` stands for all arguments and `$1`, `$2` … for one each.
+    /// A backslash before one of them keeps it as it is.
     pub template: String,
     /// The layer that made it.
     #[serde(default)]
@@ -53,6 +54,8 @@ enum Gap {
     All,
     /// The argument with this number, from 1.
     One(usize),
+    /// A backslash, which keeps the text behind it from being a gap. It is left out.
+    Backslash,
 }
 
 impl CommandDefinition {
@@ -66,17 +69,18 @@ impl CommandDefinition {
         let last = gaps(&self.template)
             .filter_map(|(_, gap)| match gap {
                 Gap::One(number) => Some(number),
-                Gap::All => None,
+                Gap::All | Gap::Backslash => None,
             })
             .max();
         let mut prompt = String::new();
         let (mut at, mut has_gap) = (0, false);
         for (range, gap) in gaps(&self.template) {
-            has_gap = true;
+            has_gap |= !matches!(gap, Gap::Backslash);
             push(&mut prompt, &self.template[at..range.start])?;
             at = range.end;
             match gap {
                 Gap::All => push(&mut prompt, arguments)?,
+                Gap::Backslash => {}
                 Gap::One(number) if Some(number) == last => {
                     let left = words.get(number - 1..).unwrap_or_default().join(" ");
                     push(&mut prompt, &left)?;
@@ -98,7 +102,8 @@ impl CommandDefinition {
     #[must_use]
     pub fn hints(&self) -> Vec<String> {
         let mut hints: Vec<String> = Vec::new();
-        for (range, _) in gaps(&self.template) {
+        let is_hint = |gap: &Gap| !matches!(gap, Gap::Backslash);
+        for (range, _) in gaps(&self.template).filter(|(_, gap)| is_hint(gap)) {
             let hint = &self.template[range];
             if !hints.iter().any(|known| known == hint) {
                 hints.push(hint.to_owned());
@@ -116,17 +121,20 @@ fn push(prompt: &mut String, text: &str) -> Result<(), ExpansionTooLong> {
     Ok(())
 }
 
-/// Returns the gaps of a template with their places.
+/// Returns the gaps of a template with their places. `\$1` and `\$ARGUMENTS` are none.
 fn gaps(template: &str) -> impl Iterator<Item = (std::ops::Range<usize>, Gap)> {
     const ALL: &str = "$ARGUMENTS";
     template.match_indices('$').filter_map(|(at, _)| {
         let rest = &template[at + 1..];
-        if template[at..].starts_with(ALL) {
-            return Some((at..at + ALL.len(), Gap::All));
-        }
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let number: usize = rest[..digits].parse().ok().filter(|number| *number > 0)?;
-        Some((at..at + 1 + digits, Gap::One(number)))
+        let (range, gap) = if template[at..].starts_with(ALL) {
+            (at..at + ALL.len(), Gap::All)
+        } else {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let number: usize = rest[..digits].parse().ok().filter(|number| *number > 0)?;
+            (at..at + 1 + digits, Gap::One(number))
+        };
+        let is_kept = template[..at].ends_with('\\');
+        Some(if is_kept { (at - 1..at, Gap::Backslash) } else { (range, gap) })
     })
 }
 
@@ -181,6 +189,14 @@ mod tests {
     #[test]
     fn a_gap_within_an_argument_is_not_filled() {
         assert_eq!(expand("Say $1 and $2", "$2 $ARGUMENTS"), "Say $2 and $ARGUMENTS");
+    }
+
+    // Finding: report 30-b19 (anthropics/claude-code#78759): nothing kept a price from being a gap.
+    #[test]
+    fn a_backslash_keeps_a_gap_as_text() {
+        assert_eq!(expand(r"\$1.20 for $1; \$ARGUMENTS", "a b"), "$1.20 for a b; $ARGUMENTS");
+        assert_eq!(expand(r"awk '{print \$2}'", "x"), "awk '{print $2}'\n\nx");
+        assert_eq!(expand(r"\$HOME and C:\a", ""), r"\$HOME and C:\a");
     }
 
     #[test]

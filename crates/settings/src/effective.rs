@@ -377,6 +377,31 @@ mod tests {
         assert_eq!(of("{\"permission\": \"aks\"}", "").permissions.faults(), [], "it was refused");
     }
 
+    // Finding: report 30-b18 (anomalyco/opencode#28004): a colour without quotes made every call ask.
+    #[test]
+    fn a_setting_without_a_value_is_left_out() {
+        let front = "description: d\ncolor: #9B59B6\nmodel:\nmode: null";
+        let file = |path: &str, text: String| SettingsFile { path: path.into(), text, more: false };
+        let files = [
+            file(".opencode/agent/x.md", format!("---\n{front}\n---\nWork.")),
+            file(".opencode/command/c.md", "---\nagent:\n---\nFix $1.".to_owned()),
+            file(
+                "opencode.json",
+                r#"{"agent": {"y": {"color": null}}, "titles": null}"#.to_owned(),
+            ),
+        ];
+        let settings = effective(&OrganisationSettings::default(), &ProjectSettings::parse(&files));
+        assert_eq!(settings.permissions.faults(), []);
+        let agent = settings.agent("x").expect("an agent");
+        assert_eq!((agent.color.as_deref(), agent.description.as_str()), (None, "d"));
+        assert!(settings.commands.contains_key("c"));
+        let is_told = |said: &Diagnostic| said.message.contains("`color` has no value");
+        assert!(settings.diagnostics.iter().any(is_told), "{:?}", settings.diagnostics);
+        for rules in [r#"{"permission": null}"#, r#"{"agent": {"x": {"tools": null}}}"#] {
+            assert_eq!(of("", rules).permissions.faults().len(), 1, "{rules}");
+        }
+    }
+
     #[test]
     fn what_has_no_effect_is_told_if_somebody_may_rely_on_it() {
         let text =

@@ -73,6 +73,14 @@ const UNUSED: [&str; 25] = [
     "attachment",
     "mode",
 ];
+/// Settings that may have no value: those that make nothing stricter.
+const MAY_BE_EMPTY: [&str; 5] = ["titles", "command", "commands", "asks", "retries"];
+/// The same, of an agent.
+const MAY_BE_EMPTY_OF_AGENTS: [&str; 8] =
+    ["description", "prompt", "system", "mode", "hidden", "model", "variant", "color"];
+/// The same, of a command.
+const MAY_BE_EMPTY_OF_COMMANDS: [&str; 5] =
+    ["description", "agent", "model", "subtask", "template"];
 /// Settings of agents of the original that have no effect here.
 const UNUSED_OF_AGENTS: [&str; 6] = ["temperature", "top_p", "options", "request", "cache", "name"];
 
@@ -117,6 +125,9 @@ fn of_config(
     remarks: &mut Remarks<'_>,
 ) {
     let Entry { key, value } = entry;
+    if is_left_empty(entry, &MAY_BE_EMPTY, remarks) {
+        return;
+    }
     match key.as_str() {
         "$schema" | "tools" => {}
         "permission" | "permissions" => sheet.rules.append(&mut rules::permission(value, remarks)),
@@ -162,6 +173,17 @@ fn of_config(
         }
         unknown => no_setting(unknown, value.line, remarks),
     }
+}
+
+/// Returns whether one of some settings has no value, and says that: it is as if it were not there. In YAML the value of
+/// `color: #9B59B6` is a comment.
+fn is_left_empty(entry: &Entry, settings: &[&str], remarks: &mut Remarks<'_>) -> bool {
+    let Entry { key, value } = entry;
+    let is_empty = matches!(value.value, Tree::Null) && settings.contains(&key.as_str());
+    if is_empty {
+        remarks.note(value.line, format!("`{key}` has no value and does not count"));
+    }
+    is_empty
 }
 
 /// Says that there is no such setting. One that looks like a setting which makes stricter may have been meant as that.
@@ -256,7 +278,11 @@ fn agent(entries: &[Entry], read: &mut ReadText<'_>, remarks: &mut Remarks<'_>) 
     for Entry { value, .. } in entries.iter().filter(|entry| entry.key == "tools") {
         change.rules.append(&mut rules::tools(value, remarks));
     }
-    for Entry { key, value } in entries {
+    for entry in entries {
+        let Entry { key, value } = entry;
+        if is_left_empty(entry, &MAY_BE_EMPTY_OF_AGENTS, remarks) {
+            continue;
+        }
         match key.as_str() {
             "tools" => {}
             "description" => change.description = line(value, key, remarks),
@@ -339,7 +365,11 @@ fn command(
         layer,
     };
     let mut template = body.map(str::to_owned);
-    for Entry { key, value } in entries {
+    for entry in entries {
+        let Entry { key, value } = entry;
+        if is_left_empty(entry, &MAY_BE_EMPTY_OF_COMMANDS, remarks) {
+            continue;
+        }
         match key.as_str() {
             "template" if body.is_none() => {
                 let Some(text) = text(value, key, remarks) else { continue };

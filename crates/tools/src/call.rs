@@ -78,7 +78,10 @@ type Judge = dyn Fn(&str) -> RuleAction + Send + Sync;
 /// Returns whether rules about a tool keep a file, given by its path below the Location's directory, out of its results.
 type HideResult = dyn Fn(&str, &str) -> bool + Send + Sync;
 
-/// The rules about files that a tool shows, and about files and pages to which it comes, though the call does not name them.
+/// Says whether the model may know of a skill.
+type ShowSkill = dyn Fn(&str) -> bool + Send + Sync;
+
+/// The rules about files and skills that a tool shows, and about files and pages to which it comes, though the call does not name them.
 /// Cheap to clone. The default allows all.
 #[derive(Clone, Default)]
 pub struct ReadRules {
@@ -86,6 +89,7 @@ pub struct ReadRules {
     edits: Option<Arc<Judge>>,
     pages: Option<Arc<Judge>>,
     results: Option<Arc<HideResult>>,
+    skills: Option<Arc<ShowSkill>>,
 }
 
 impl ReadRules {
@@ -116,6 +120,17 @@ impl ReadRules {
     pub(crate) fn hides_result(&self, tool: &str, path: &Path) -> bool {
         let path = path.strip_prefix(".").unwrap_or(path);
         self.results.as_ref().is_some_and(|hide| hide(tool, &path.to_string_lossy()))
+    }
+
+    /// Adds which skills the model may know of.
+    #[must_use]
+    pub fn with_skills(self, shows: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self { skills: Some(Arc::new(shows)), ..self }
+    }
+
+    /// Returns whether the model may know of a skill.
+    pub(crate) fn shows_skill(&self, name: &str) -> bool {
+        self.skills.as_ref().is_none_or(|shows| shows(name))
     }
 
     /// Judges a path below the Location's directory.

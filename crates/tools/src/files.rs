@@ -25,6 +25,9 @@ const MAX_DEPTH: usize = 64;
 /// The most bytes of a path, as in Linux. The kernel refuses a longer one.
 const MAX_PATH_BYTES: usize = 4_096;
 
+/// The names of a home, as they begin a path in a shell.
+const HOMES: [&str; 3] = ["~", "$HOME", "${HOME}"];
+
 /// One Location's files.
 ///
 /// Uses `openat2` with `RESOLVE_BENEATH` (Linux 5.6): the kernel refuses a `..` or symlink that leaves the
@@ -134,6 +137,11 @@ impl LocationFiles {
             return Err(Stopped::because("the path is empty or holds a NUL"));
         }
         let path = Path::new(given);
+        let home = given.split('/').next().filter(|first| HOMES.contains(first)).map(Path::new);
+        // A folder of such a name is not made, because a home is meant.
+        if home.is_some_and(|home| matches!(self.open(home, OFlags::PATH), Err(Refused::Missing))) {
+            return Err(Refused::Outside.told(given, self));
+        }
         if path.is_relative() {
             return Ok(self.drop_detours(find_spelling(self, path.to_path_buf())));
         }

@@ -35,6 +35,9 @@ struct Arguments {
     #[serde(alias = "filePath")]
     path: Option<String>,
     include: Option<String>,
+    /// Models know it from elsewhere.
+    #[serde(default)]
+    multiline: bool,
 }
 
 #[async_trait]
@@ -82,7 +85,8 @@ impl Tool for Grep {
                 vec![OutputFile { name, content }]
             };
             return blocking(move || {
-                let mut search = Search::new(&arguments.pattern, &context.cancel)?;
+                let mut search =
+                    Search::new(&arguments.pattern, arguments.multiline, &context.cancel)?;
                 let mut found = Found::default();
                 for OutputFile { name, content } in &files {
                     if !found.is_full() {
@@ -99,7 +103,7 @@ impl Tool for Grep {
 
 fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
     let files = LocationFiles::open_root(context)?;
-    let mut search = Search::new(&arguments.pattern, &context.cancel)?;
+    let mut search = Search::new(&arguments.pattern, arguments.multiline, &context.cancel)?;
     let mut include =
         arguments.include.as_deref().map(|given| Pattern::new(given, &files)).transpose()?;
     let below = files.relative(given)?;

@@ -75,7 +75,8 @@ fn load(name: &str, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
         |error: std::io::Error| Stopped::because(format!("skills cannot be read now: {error}"));
     let mut found = places.find().map_err(failed)?;
     // An agent does not see skills that it may not load.
-    found.retain(|skill| scope.permitted.allows(&skill.name));
+    let shows = |name: &str| scope.permitted.allows(name) && context.reads.shows_skill(name);
+    found.retain(|skill| shows(&skill.name));
     let Some(skill) = found.iter().find(|skill| skill.name == name) else {
         return Err(Stopped::because(format!(
             "there is no skill {name} to load; {}",

@@ -30,6 +30,9 @@ const MAX_URL: usize = 8 * 1024;
 /// The start of a body that is looked at to tell text from other bytes.
 const SNIFFED: usize = 8 * 1024;
 
+/// The start of a body in which it may declare its encoding, as browsers look for that.
+const DECLARING: usize = 1024;
+
 pub(crate) struct WebFetch {
     pub(crate) transport: Transport,
 }
@@ -87,7 +90,9 @@ impl Tool for WebFetch {
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
         let Arguments { url: given, format, timeout_s } = arguments::parse(call)?;
         let url = parsed(&given)?;
-        let seconds = timeout_s.unwrap_or(DEFAULT_SECONDS).clamp(1, MAX_SECONDS);
+        // Zero is meant as no limit of the model's.
+        let seconds = timeout_s.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
+        let seconds = seconds.min(MAX_SECONDS);
         let time = Duration::from_secs(seconds);
         let limits = FetchLimits { time, bytes: MAX_BYTES, redirects: MAX_REDIRECTS };
         let rules = context.reads.clone();
@@ -236,7 +241,7 @@ fn shown(given: &str, fetched: &Fetched, format: Format) -> Result<ToolOutcome, 
         }
         Kind::Html | Kind::Text => {}
     }
-    let text = decoded(body, parameters);
+    let text = decoded(body, parameters, &kind);
     if is_binary(&text.as_bytes()[..text.len().min(SNIFFED)]) {
         return Err(Stopped::because(format!(
             "{given} is a binary file although it is called {named}, and webfetch shows text only; look for a page with its \
@@ -273,12 +278,35 @@ fn shown(given: &str, fetched: &Fetched, format: Format) -> Result<ToolOutcome, 
     Ok(outcome)
 }
 
-/// Returns the text of a body, in the encoding that its type names; UTF-8 unless it names one.
-fn decoded(body: &[u8], parameters: &str) -> String {
+/// Returns the text of a body, in the encoding that its type names, or else itself; UTF-8 unless one of them names one.
+fn decoded(body: &[u8], parameters: &str, kind: &Kind) -> String {
     let charset = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"'))
     });
     let encoding = charset.and_then(|label| Encoding::for_label(label.as_bytes()));
+    let encoding = encoding.or_else(|| find_declared(body, kind));
     encoding.unwrap_or(UTF_8).decode(body).0.into_owned()
+}
+
+/// Returns the encoding that the beginning of XML or of a page declares.
+fn find_declared(body: &[u8], kind: &Kind) -> Option<&'static Encoding> {
+    let start = String::from_utf8_lossy(&body[..body.len().min(DECLARING)]).to_ascii_lowercase();
+    let of_xml = start.strip_prefix("<?xml").and_then(|xml| xml.split("?>").next());
+    let of_xml = of_xml.and_then(|xml| read_label(xml, "encoding"));
+    let mut tags = start.split("<meta").skip(1).filter(|_| *kind == Kind::Html);
+    let of_page =
+        || tags.find_map(|tag| read_label(tag.split('>').next().unwrap_or(tag), "charset"));
+    let label = of_xml.or_else(of_page)?;
+    // Who declares UTF-16 in bytes of ASCII means UTF-8.
+    Encoding::for_label(label.as_bytes()).map(Encoding::output_encoding)
+}
+
+/// Returns the value behind a name and `=`.
+fn read_label<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.match_indices(name).find_map(|(at, _)| {
+        let value = text[at + name.len()..].trim_start().strip_prefix('=')?.trim_start();
+        let is_end = |c: char| c.is_whitespace() || "\"';/".contains(c);
+        value.trim_start_matches(['"', '\'']).split(is_end).next()
+    })
 }

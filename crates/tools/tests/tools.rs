@@ -813,6 +813,14 @@ async fn a_skill_is_loaded_by_its_name_when_the_agent_may() {
     assert_eq!(denied, "there is no skill secret to load; those that there are: deploy");
     place.context.skills = None;
     assert_eq!(place.fails("skill", json!({"name": "deploy"})).await, "there are no skills here");
+
+    // Finding: report 30-b9 (anomalyco/opencode#21793): a skill that a rule denies was listed.
+    let mut place = Place::new();
+    place.file(".opencode/skills/deploy/SKILL.md", &skill("deploy", "Run it."));
+    place.file(".opencode/skills/lark-doc/SKILL.md", &skill("lark-doc", "Hidden."));
+    place.context.reads = ReadRules::default().with_skills(|name| !name.starts_with("lark-"));
+    let unknown = place.fails("skill", json!({"name": "nope"})).await;
+    assert_eq!(unknown, "there is no skill nope to load; those that there are: deploy");
 }
 
 #[tokio::test]

@@ -97,6 +97,12 @@ provider.use(async (ctx, next) => {
     if (ctx.path === '/token' && ctx.body?.id_token) ctx.body.id_token = await twisted(ctx.body.id_token);
     if (ctx.path === '/token') ctx.body = { ...ctx.body, ...control.answer };
     if (ctx.path === '/me') ctx.body = { ...ctx.body, ...control.me };
+    if (ctx.path === '/me' && control.signs) {
+      const claims = { iss: url, aud: ctx.oidc.client.clientId, ...ctx.body };
+      const jwt = new SignJWT(claims).setProtectedHeader({ alg: 'ES256', kid: 'ec' });
+      ctx.body = await jwt.sign(pairs.ec.privateKey);
+      ctx.type = 'application/jwt';
+    }
     if (ctx.path === '/jwks' && control.rotated) ctx.body = { keys: [...ctx.body.keys, rotated] };
   }
 });

@@ -66,7 +66,8 @@ impl From<EgressError> for Turned {
             other @ (EgressError::Slow(_)
             | EgressError::TooLarge(_)
             | EgressError::Redirects(_)
-            | EgressError::BadRedirect) => Self::Failed(other.to_string()),
+            | EgressError::BadRedirect
+            | EgressError::Barred(_)) => Self::Failed(other.to_string()),
         }
     }
 }

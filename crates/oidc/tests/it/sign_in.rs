@@ -236,3 +236,19 @@ async fn what_nobody_uses_may_be_of_any_type() {
     assert_eq!(done.claims.groups("realm_access.roles"), Groups::Absent);
     assert_eq!(done.person.subject, "ann");
 }
+
+// Finding: report 30-b22 (outline/outline#12878): the same claims in signed user information were lost.
+#[tokio::test]
+async fn signed_user_information_counts_as_json_does() {
+    let world = World::new().await;
+    let connection = world.connection("idp_1", Algorithm::Es256, BASIC).await;
+    let me = json!({ "groups": ["it"], "address": "1 Road" });
+    world.idp.control(json!({ "signs": true, "me": me })).await;
+    let done = world.signed_in(&connection).await.expect("signed in");
+    assert_eq!(done.claims.groups("groups"), Groups::Known(vec!["it".into()]));
+    assert_eq!(done.claims.shown()["address"], "1 Road");
+    // It is of the same person, or counts for nothing.
+    world.idp.control(json!({ "me": { "sub": "eve", "groups": ["it"] } })).await;
+    let done = world.signed_in(&connection).await.expect("signed in");
+    assert_eq!(done.claims.groups("groups"), Groups::Absent);
+}

@@ -13,6 +13,24 @@ use crate::tools::ReadNeeds;
 /// The tools whose results are files that their calls do not name.
 const SEARCHES: [&str; 2] = ["glob", GREP];
 
+/// The tool that loads skills.
+const SKILL: &str = "skill";
+
+impl Layers<'_> {
+    /// Returns whether the model may know of a skill: no rule denies it.
+    pub(crate) fn shows_skill(self, name: &str) -> bool {
+        let need = Need {
+            action: SKILL.to_owned(),
+            resources: vec![name.to_owned()],
+            save: Vec::new(),
+            is_opaque: false,
+            guises: Vec::new(),
+        };
+        let layers = Self { can_ask: true, ..self };
+        !matches!(layers.judge_need(SKILL, &need), Judged::Refuse(_))
+    }
+}
+
 /// The rules of one call's agent and session about files and pages. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ReadScope(Arc<Scope>);
@@ -59,6 +77,14 @@ impl ReadScope {
         let layers =
             Layers { permissions, agent, session: &[], can_ask: true, needs: ReadNeeds(none) };
         Self::new(layers, directory, Vec::new())
+    }
+
+    /// Returns whether the model may know of a skill.
+    #[must_use]
+    pub fn shows_skill(&self, name: &str) -> bool {
+        let Scope { permissions, agent, session, .. } = &*self.0;
+        let layers = Layers { permissions, agent, session, can_ask: true, needs: ReadNeeds(none) };
+        layers.shows_skill(name)
     }
 
     /// Judges whether `read` may show a file, given by its path below the session's directory: *ask* means that a person must

@@ -175,3 +175,23 @@ async fn skills_below_and_with_a_colon_are_told() -> Result<()> {
     ensure!(notice.starts_with(".opencode/skills/broken/SKILL.md:"), "{notice}");
     world.check().await
 }
+
+// Finding: report 30-b9 (anomalyco/opencode#21793): the model was told of skills that a rule denies.
+#[tokio::test]
+async fn a_skill_that_a_rule_denies_is_not_told() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("opencode.json", r#"{"permission": {"skill": {"lark-*": "deny"}}}"#)?;
+    skill(&session, "lark-doc", "Write it.", "")?;
+    skill(&session, "other", "Look again.", "")?;
+    world.script(calls("job", 0, vec![call("skill", json!({"name": "nope"}))]))?;
+    world.script(says("job", 1, "Not loaded."))?;
+    prompt_as(&world, &session, "build", "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let told = told(&world)?;
+    let list = "Skills that can be loaded with the skill tool:\n- other: Look again.";
+    ensure!(told.last().is_some_and(|last| last.ends_with(list)), "{told:?}");
+    let none = "there is no skill nope to load; those that there are: other".to_owned();
+    assert_eq!(results(&world, &session).await?, [(ToolOutcomeKind::Failed, none)]);
+    world.check().await
+}

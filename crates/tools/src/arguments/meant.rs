@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Number, Value};
 
 /// Names of arguments that models know from elsewhere, without case and signs, by tool.
-const OTHERS: [(&[&str], &str, &[&str]); 20] = [
+const OTHERS: [(&[&str], &str, &[&str]); 21] = [
     (
         &["read", "write", "edit", "grep", "glob"],
         "path",
@@ -44,6 +44,7 @@ const OTHERS: [(&[&str], &str, &[&str]); 20] = [
     (&["grep"], "include", &["glob", "includepattern", "filepattern", "includes"]),
     (&["grep"], "ignore_case", &["i", "caseinsensitive"]),
     (&["grep"], "case_sensitive", &["matchcase"]),
+    (&["grep"], "multiline", &["u", "multilinedotall"]),
     (&["glob"], "pattern", &["glob", "globpattern", "query", "filepattern"]),
     (&["webfetch"], "url", &["uri", "address", "link", "href"]),
     (&["skill"], "name", &["skill", "skillname", "command"]),
@@ -59,9 +60,16 @@ const TEXTS: [(&str, &str, bool); 3] =
 /// Arguments that are whole numbers.
 const NUMBERS: [&str; 4] = ["offset", "limit", "column", "timeout_ms"];
 /// Arguments that are true or false.
-const FLAGS: [&str; 4] = ["all", "append", "ignore_case", "case_sensitive"];
+const FLAGS: [&str; 5] = ["all", "append", "ignore_case", "case_sensitive", "multiline"];
 /// Arguments that are lists.
 const LISTS: [&str; 2] = ["todos", "questions"];
+/// Arguments that are paths or patterns of paths, by tool.
+const PATHS: [(&[&str], &str); 4] = [
+    (&["read", "write", "edit", "grep", "glob"], "path"),
+    (&["shell"], "workdir"),
+    (&["grep"], "include"),
+    (&["glob"], "pattern"),
+];
 /// Names of the one member of an object around the arguments.
 const WRAPPERS: [&str; 4] = ["arguments", "args", "input", "parameters"];
 
@@ -196,6 +204,10 @@ pub(super) fn in_own_terms(tool: &str, fields: &mut Map<String, Value>) {
             Some(list).filter(Value::is_array)
         });
     }
+    for (_, name) in PATHS.iter().filter(|(tools, _)| tools.contains(&tool)) {
+        // Never meant: models write what a command printed.
+        change_field(fields, name, |value| Some(value.as_str()?.trim_matches(['\r', '\n']).into()));
+    }
     for (_, name, is_file) in TEXTS.iter().filter(|(of, ..)| *of == tool) {
         change_field(fields, name, |value| write_json(value, *is_file));
     }
@@ -214,8 +226,11 @@ pub(super) fn in_own_terms(tool: &str, fields: &mut Map<String, Value>) {
     }
 }
 
-/// Reads a time limit by the names of others as `timeout_ms`, unless there is one. None of theirs is zero.
+/// Reads a time limit by the names of others as `timeout_ms`, unless there is one. Zero is none, by any name.
 fn read_timeout(fields: &mut Map<String, Value>) {
+    if fields.get("timeout_ms").is_some_and(|own| read_limit("timeoutms", own) == Some(0)) {
+        fields.remove("timeout_ms");
+    }
     let is_other = |name: &&String| {
         let squeezed = squeeze_name(name);
         let squeezed = squeezed.as_str();
@@ -405,6 +420,29 @@ mod tests {
         assert_eq!(read("shell", json!({"timeout": 0})), json!({}));
         let both = json!({"timeout": 5, "timeout_ms": 7});
         assert_eq!(read("shell", both), json!({"timeout_ms": 7}));
+    }
+
+    // Finding: report 30-b12 (bojieli/ai-agent-book#310): 0, meant as none, killed the command at once.
+    #[test]
+    fn a_time_limit_of_zero_is_none() {
+        for zero in [json!(0), json!("0"), json!(0.0), json!(" 0 ")] {
+            assert_eq!(read("shell", json!({"timeout_ms": zero})), json!({}));
+        }
+        let both = json!({"timeout_ms": 0, "timeout": 5});
+        assert_eq!(read("shell", both), json!({"timeout_ms": 5_000}));
+    }
+
+    // Finding: report 30-b13 (anomalyco/opencode#43112): a line break at its end made a file of that name.
+    #[test]
+    fn a_path_has_no_line_breaks_at_its_ends() {
+        for tool in ["read", "write", "edit", "grep", "glob"] {
+            let given = json!({"file_path": "\r\nrule set.md \r\n"});
+            assert_eq!(read(tool, given), json!({"path": "rule set.md "}), "{tool}");
+        }
+        assert_eq!(read("shell", json!({"cwd": "sub\n"})), json!({"workdir": "sub"}));
+        assert_eq!(read("glob", json!({"pattern": "*.rs\n"})), json!({"pattern": "*.rs"}));
+        assert_eq!(read("grep", json!({"pattern": "a\n"})), json!({"pattern": "a\n"}));
+        assert_eq!(read("read", json!({"path": "a\nb"})), json!({"path": "a\nb"}));
     }
 
     // The public report windmill#10131: `mkdir d` with CR LF made a directory `d\r`.

@@ -9,11 +9,12 @@ use std::path::Path;
 use encoding_rs::Encoding;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, sinks};
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 use rustix::fs::FileType;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::Stopped;
+use crate::encoding::find_encoding;
 use crate::files::{LocationFiles, Refused};
 use crate::names::escape_name;
 
@@ -57,21 +58,27 @@ impl Found {
         self.lines.len() > MAX_MATCHES
     }
 
-    /// Adds a line. Of a long one, the part around a match. Returns whether the search continues.
+    /// Adds a match: a line, or several. Of a long line, the part around a match. Returns whether the search continues.
     fn push(
         &mut self,
         shown: &dyn Display,
-        number: u64,
-        line: &str,
+        first: u64,
+        lines: &str,
         locator: &mut Locator,
     ) -> bool {
-        let line = line.trim_end_matches(['\r', '\n']);
-        let text = match line.char_indices().nth(MAX_CHARS) {
-            Some((end, _)) => format!("{shown}:{number}:{}\n", locator.cut_around(line, end)),
-            None => format!("{shown}:{number}:{line}\n"),
-        };
-        self.lines.push(text);
-        !self.is_full()
+        let lines = lines.trim_end_matches(['\r', '\n']).split('\n');
+        for (number, line) in (first..).zip(lines) {
+            let line = line.trim_end_matches('\r');
+            let text = match line.char_indices().nth(MAX_CHARS) {
+                Some((end, _)) => format!("{shown}:{number}:{}\n", locator.cut_around(line, end)),
+                None => format!("{shown}:{number}:{line}\n"),
+            };
+            self.lines.push(text);
+            if self.is_full() {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -150,6 +157,8 @@ impl Locator {
 #[derive(Clone)]
 pub(super) struct Search {
     matcher: RegexMatcher,
+    /// Makes searchers like `searcher`.
+    builder: SearcherBuilder,
     /// Reads, decodes, and stops at what is binary.
     searcher: Searcher,
     /// Searches text that is in memory.
@@ -160,35 +169,63 @@ pub(super) struct Search {
     cancel: CancellationToken,
 }
 
+/// How much of a text a match may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Line,
+    Lines,
+    /// Several lines, and a dot stands for a line's end too.
+    LinesByDots,
+}
+
 impl Search {
+    /// Makes a search for lines, or for several lines if the pattern names a line's end or `multiline` is wanted.
+    ///
     /// # Errors
     /// When the pattern cannot be used, with the reason.
-    pub(super) fn new(pattern: &str, cancel: &CancellationToken) -> Result<Self, Stopped> {
+    pub(super) fn new(
+        pattern: &str,
+        multiline: bool,
+        cancel: &CancellationToken,
+    ) -> Result<Self, Stopped> {
         // Who looks for CR itself means the one at the end of a line too.
         let names_returns = pattern.contains('\r') || pattern.contains("\\r");
-        let matcher = RegexMatcherBuilder::new()
-            .multi_line(true)
-            .crlf(!names_returns)
-            .line_terminator(Some(b'\n'))
-            .size_limit(MAX_REGEX_BYTES)
-            .dfa_size_limit(MAX_DFA_BYTES)
-            .build(pattern)
-            .map_err(|error| {
-                Stopped::because(format!(
-                    "{pattern} cannot be used as a regular expression: {error}; mend or simplify it"
-                ))
-            })?;
+        let names_ends = pattern.contains('\n') || pattern.contains("\\n");
+        let build = |reach: Reach| {
+            RegexMatcherBuilder::new()
+                .multi_line(true)
+                .crlf(!names_returns)
+                .line_terminator((reach == Reach::Line).then_some(b'\n'))
+                .dot_matches_new_line(reach == Reach::LinesByDots)
+                .size_limit(MAX_REGEX_BYTES)
+                .dfa_size_limit(MAX_DFA_BYTES)
+                .build(pattern)
+                .map(|matcher| (matcher, reach))
+        };
+        let built = if multiline {
+            build(Reach::LinesByDots)
+        } else {
+            // A search of single lines refuses their ends.
+            build(Reach::Line)
+                .or_else(|error| if names_ends { build(Reach::Lines) } else { Err(error) })
+        };
+        let (matcher, reach) = built.map_err(|error| {
+            Stopped::because(format!(
+                "{pattern} cannot be used as a regular expression: {error}; mend or simplify it"
+            ))
+        })?;
         let mut builder = SearcherBuilder::new();
-        builder.line_number(true).heap_limit(Some(HEAP_BYTES));
+        builder.line_number(true).heap_limit(Some(HEAP_BYTES)).multi_line(reach != Reach::Line);
         let text = builder.build();
         let locator = Locator {
             matcher: matcher.clone(),
             searcher: text.clone(),
             is_at_end: pattern.ends_with('$'),
         };
-        let searcher = builder.binary_detection(BinaryDetection::quit(0)).build();
+        builder.binary_detection(BinaryDetection::quit(0));
+        let searcher = builder.build();
         let (read, cancel) = (vec![0; WHOLE_BYTES], cancel.clone());
-        Ok(Self { matcher, searcher, text, locator, read, cancel })
+        Ok(Self { matcher, builder, searcher, text, locator, read, cancel })
     }
 
     /// Searches a file of a directory, if it is one.
@@ -233,8 +270,21 @@ impl Search {
             Ok(Extent::Whole(length)) => self.bytes(shown, &beginning[..length], found),
             Ok(Extent::Partly) => {
                 let read = beginning.len() as u64;
+                // Up to the last line's end: no letter ends behind that.
+                let end = memrchr(b'\n', &beginning).unwrap_or(beginning.len());
+                let encoding = find_encoding(&beginning[..end]);
                 let all = beginning.chain(file.take(max_bytes.saturating_sub(read)));
-                self.reader(shown, all, found)
+                let label = encoding.map(Encoding::name);
+                match label.and_then(|label| grep_searcher::Encoding::new(label).ok()) {
+                    Some(encoding) => {
+                        let decoding = self.builder.clone().encoding(Some(encoding)).build();
+                        let plain = std::mem::replace(&mut self.searcher, decoding);
+                        let searched = self.reader(shown, all, found);
+                        self.searcher = plain;
+                        searched
+                    }
+                    None => self.reader(shown, all, found),
+                }
             }
             Err(unreadable) => Err(unreadable),
         };
@@ -250,6 +300,11 @@ impl Search {
         if memchr(0, bytes).is_some() {
             return Ok(()); // it is binary
         }
+        let decode = |encoding: &'static Encoding| {
+            encoding.decode_without_bom_handling_and_without_replacement(bytes)
+        };
+        let decoded = find_encoding(bytes).and_then(decode);
+        let bytes = decoded.as_deref().map_or(bytes, str::as_bytes);
         let Self { matcher, text, locator, .. } = self;
         let sink = sinks::Lossy(|number, line| Ok(found.push(shown, number, line, locator)));
         text.search_slice(&*matcher, bytes, sink)

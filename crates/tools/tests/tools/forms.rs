@@ -67,6 +67,22 @@ async fn a_command_runs_in_the_directory_that_it_names() {
     assert!(lines.contains("/root/sub\n"), "{lines}");
 }
 
+// Finding: report 30-b14 (cursor/cursor#3146): a path below the home made a folder `~` in the project.
+#[tokio::test]
+async fn a_path_below_the_home_makes_no_folder_of_its_name() {
+    let place = Place::new();
+    for path in ["~/notes.txt", "$HOME/notes.txt", "${HOME}/a/b", "~"] {
+        let refused = place.fails("write", json!({"path": path, "content": "x"})).await;
+        assert!(refused.contains("is outside"), "{path}: {refused}");
+        let patch = format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch");
+        let refused = place.fails("apply_patch", json!({ "patch": patch })).await;
+        assert!(refused.contains("is outside"), "{path}: {refused}");
+    }
+    assert_eq!(fs::read_dir(place.root()).expect("a folder").count(), 0);
+    place.file("~/notes.txt", "one\n");
+    assert!(place.ok("read", json!({"path": "~/notes.txt"})).await.contains("one"));
+}
+
 #[tokio::test]
 async fn arguments_that_change_what_is_done_are_not_ignored() {
     let place = Place::new();
@@ -96,6 +112,52 @@ async fn the_end_of_a_line_is_found_before_cr_lf() {
     ] {
         let found = place.ok("grep", json!({ "pattern": pattern })).await;
         assert_eq!(found, expected, "{pattern}");
+    }
+}
+
+// Finding: report 30-b16 (NousResearch/hermes-agent#77102): a pattern of two lines was refused.
+#[tokio::test]
+async fn a_pattern_with_a_line_end_is_searched_over_lines() {
+    let place = Place::new();
+    place.file("a.txt", "one\nfoo\nbar\nfoo bar\n");
+    let (two, three) = ("a.txt:2:foo\na.txt:3:bar\n", "a.txt:4:foo bar\n(3 lines)");
+    for pattern in ["foo\\nbar", "foo\nbar", "^foo\\r?\\nb"] {
+        let found = place.ok("grep", json!({ "pattern": pattern })).await;
+        assert_eq!(found, format!("{two}(2 lines)"), "{pattern}");
+    }
+    for name in ["multiline", "multi_line", "-U"] {
+        let found = place.ok("grep", json!({"pattern": "foo.bar", name: "true"})).await;
+        assert_eq!(found, format!("{two}{three}"), "{name}");
+    }
+    let single = place.ok("grep", json!({"pattern": "foo.bar", "multiline": false})).await;
+    assert_eq!(single, "a.txt:4:foo bar\n(1 line)");
+    let refused = place.fails("grep", json!({"pattern": "(\\n"})).await;
+    assert!(refused.contains("mend or simplify it"), "{refused}");
+}
+
+// Finding: report 30-b15 (microsoft/vscode#34271): nothing was found in what `read` shows decoded.
+#[tokio::test]
+async fn lines_are_found_in_the_encodings_that_read_knows() {
+    use encoding_rs::{EUC_KR, GB18030, SHIFT_JIS};
+
+    let place = Place::new();
+    let chinese = "// \u{914D}\u{7F6E}\u{6587}\u{4EF6}\u{8FD9}\u{662F}\u{4E2D}\u{6587}\n";
+    let japanese = "// \u{3053}\u{308C}\u{306F}\u{30C6}\u{30B9}\u{30C8}\u{3067}\u{3059}\n";
+    let korean = "// \u{C548}\u{B155}\u{D558}\u{C138}\u{C694} \u{C138}\u{ACC4}\n";
+    for (encoding, line, needle) in [
+        (GB18030, chinese, "\u{914D}\u{7F6E}"),
+        (SHIFT_JIS, japanese, "\u{30C6}\u{30B9}\u{30C8}"),
+        (EUC_KR, korean, "\u{C138}\u{ACC4}"),
+    ] {
+        // The second is read in pieces.
+        for before in [1, 20_000] {
+            let others = line.replace(needle, "x").repeat(before);
+            fs::write(place.root().join("a.c"), encoding.encode(&(others + line)).0)
+                .expect("a file");
+            let found = place.ok("grep", json!({ "pattern": needle })).await;
+            let number = before + 1;
+            assert_eq!(found, format!("a.c:{number}:{line}(1 line)"), "{}", encoding.name());
+        }
     }
 }
 

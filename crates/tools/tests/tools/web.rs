@@ -8,6 +8,21 @@ use serde_json::json;
 
 use super::*;
 
+const EQUIV: &str =
+    "<META http-equiv='Content-Type' content='text/html; charset=x-sjis' /><title>T</title>";
+
+/// Returns a page in Shift_JIS with this in its head.
+fn japanese(head: &str) -> Vec<u8> {
+    let page = format!("<html><head>{head}</head><body>\u{30C6}\u{30B9}\u{30C8}</body></html>");
+    encoding_rs::SHIFT_JIS.encode(&page).0.into_owned()
+}
+
+/// Returns XML that says that it is in Windows-1251, and is.
+fn russian() -> Vec<u8> {
+    let xml = "<?xml version=\"1.0\" encoding=\"windows-1251\"?>\n<a>\u{43C}\u{438}\u{440}</a>";
+    encoding_rs::WINDOWS_1251.encode(xml).0.into_owned()
+}
+
 /// Starts the server and returns its host.
 async fn server() -> String {
     let typed = |mime: &'static str, body: Vec<u8>| {
@@ -18,6 +33,11 @@ async fn server() -> String {
         .route("/page", typed("text/html; charset=utf-8", page.into()))
         .route("/plain", typed("text/plain", "a\n<b>".into()))
         .route("/latin", typed("text/plain; charset=iso-8859-1", vec![b'g', 0xfc, b'n']))
+        .route("/meta", typed("text/html", japanese("<meta charset=\"Shift_JIS\">")))
+        .route("/equiv", typed("text/html", japanese(EQUIV)))
+        .route("/header", typed("text/html; charset=Shift_JIS", japanese("<meta charset=utf-8>")))
+        .route("/xml", typed("application/xml", russian()))
+        .route("/about", typed("text/plain", "<meta charset=\"Shift_JIS\">gr\u{FC}n".into()))
         .route("/json", typed("application/json", "{\"a\":1}".into()))
         .route("/image", typed("image/png", vec![0x89, b'P', b'N', b'G']))
         .route("/pdf", typed("application/pdf", "%PDF".into()))
@@ -57,6 +77,23 @@ async fn a_page_is_shown_as_markdown_text_or_itself() {
     let long = place.settled("webfetch", json!({"url": format!("http://{host}/long")})).await;
     assert!(long.truncated && long.managed_path.is_some() && long.output.len() <= 51_200);
     assert_eq!(long.touched, Touched::Nothing);
+}
+
+// Finding: report 30-b17 (anomalyco/opencode#45902): a page that names its encoding itself was not readable.
+#[tokio::test]
+async fn a_page_is_read_in_the_encoding_that_it_declares() {
+    let host = server().await;
+    let place = Place::with_web(&[&host]);
+    for (path, text) in [
+        ("/meta", "\u{30C6}\u{30B9}\u{30C8}"),
+        ("/equiv", "\u{30C6}\u{30B9}\u{30C8}"),
+        ("/header", "\u{30C6}\u{30B9}\u{30C8}"),
+        ("/xml", "<a>\u{43C}\u{438}\u{440}</a>"),
+        ("/about", "gr\u{FC}n"),
+    ] {
+        let page = place.ok("webfetch", json!({"url": format!("http://{host}{path}")})).await;
+        assert!(page.contains(text), "{path}: {page}");
+    }
 }
 
 #[tokio::test]
