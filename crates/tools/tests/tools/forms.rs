@@ -70,7 +70,7 @@ async fn a_command_runs_in_the_directory_that_it_names() {
 // Finding: report 30-b14 (cursor/cursor#3146): a path below the home made a folder `~` in the project.
 #[tokio::test]
 async fn a_path_below_the_home_makes_no_folder_of_its_name() {
-    let place = Place::new();
+    let place = Place::with_web(&[]);
     for path in ["~/notes.txt", "$HOME/notes.txt", "${HOME}/a/b", "~"] {
         let refused = place.fails("write", json!({"path": path, "content": "x"})).await;
         assert!(refused.contains("is outside"), "{path}: {refused}");
