@@ -3,7 +3,7 @@
 //!
 //! Files are known by device and inode, so that no link, bind mount or other name leads to them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -96,7 +96,8 @@ impl HiddenPaths {
     /// Returns the real paths of those below `directory` that are there now. Blocking.
     #[must_use]
     pub fn below(&self, directory: &Path) -> Vec<PathBuf> {
-        let real = self.0.iter().filter_map(|path| path.canonicalize().ok());
+        let mut folders = RealFolders::default();
+        let real = self.0.iter().filter_map(|path| folders.find_real(path));
         let below: BTreeSet<_> =
             real.filter(|path| path != directory && path.starts_with(directory)).collect();
         below.into_iter().collect()
@@ -117,11 +118,30 @@ impl HiddenPaths {
     /// Returns the hidden path that `path`, a real one, is or lies in, whether it is there or not. Blocking.
     #[must_use]
     pub fn around(&self, path: &Path) -> Option<&Path> {
+        let mut folders = RealFolders::default();
         let is_around = |hidden: &&PathBuf| {
             path.starts_with(hidden)
-                || hidden.canonicalize().is_ok_and(|real| path.starts_with(real))
+                || folders.find_real(hidden).is_some_and(|real| path.starts_with(real))
         };
         self.0.iter().find(is_around).map(PathBuf::as_path)
+    }
+}
+
+/// The real paths of folders that were looked up. Hidden paths share few folders, and each look-up follows a path from the
+/// root.
+#[derive(Default)]
+struct RealFolders<'p>(BTreeMap<&'p Path, Option<PathBuf>>);
+
+impl<'p> RealFolders<'p> {
+    /// Returns the real path of what is at `path`; `None` if nothing is there.
+    fn find_real(&mut self, path: &'p Path) -> Option<PathBuf> {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return path.canonicalize().ok();
+        };
+        let real = self.0.entry(folder).or_insert_with(|| folder.canonicalize().ok());
+        let place = real.as_ref()?.join(name);
+        let kind = fs::symlink_metadata(&place).ok()?.file_type();
+        if kind.is_symlink() { place.canonicalize().ok() } else { Some(place) }
     }
 }
 
