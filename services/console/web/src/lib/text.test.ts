@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { flattened } from './flatten';
 import { read } from './follow';
 import { ago, byName, count, counted, localDirectory, place, repositoryDirectory, titled, took, usd, whole } from './format';
-import { lex, safeLink, unescaped, visible } from './markdown';
+import { lex, safeLink, unescaped, visible, type Token, type Tokens } from './markdown';
 import { countsOf, rowsOf } from './patch';
 import { isPage, parse, returnPath } from './address';
 import { linesOf, spansOf } from './terminal';
@@ -14,6 +14,28 @@ describe('markdown', () => {
     let grown = lex('');
     for (let end = 1; end <= text.length; end++) grown = lex(text.slice(0, end), grown);
     expect(grown.blocks).toEqual(lex(text).blocks);
+  });
+
+  // Finding: report 30-d21 (comarkdown/comark#413).
+  it('that grows knows the definitions of its links', () => {
+    const texts = [
+      'See [docs][1].\n\nMore words.\n\nEnd.\n\n[1]: https://e.com/x\n',
+      '[docs]: https://e.com/x\n\nOne.\n\nTwo.\n\nRead [docs].',
+      '> [1]: https://e.com/x\n\nOne.\n\nTwo.\n\n[1]: https://e.com/y\n\nThree.\n\nFour [1].',
+      'One.\r\n\r\nTwo.\r\n\r\nThree.\r\n\r\nFour.\r\n\r\nFive.\r\n',
+    ];
+    for (const text of texts) {
+      let grown = lex('');
+      for (let end = 1; end <= text.length; end++) grown = lex(text.slice(0, end), grown);
+      expect(grown.blocks, text).toEqual(lex(text).blocks);
+    }
+    expect(JSON.stringify(lex(texts[0]!).blocks[0])).toContain('https://e.com/x');
+  });
+
+  it('keeps a block behind a definition too', () => {
+    const before = lex('[1]: https://e.com/x\n\none [1]\n\ntwo\n\nthree\n\nfour');
+    const after = lex(`${before.text} and [1]`, before);
+    expect(after.blocks[1]).toBe(before.blocks[1]);
   });
 
   it('keeps the blocks that cannot change', () => {
@@ -32,6 +54,46 @@ describe('markdown', () => {
   it('takes back what the lexer escapes, and shows hidden signs', () => {
     expect(unescaped('a &lt;b&gt; &amp;amp; &quot;')).toBe('a <b> &amp; "');
     expect(visible('a\u202eb')).toBe('a\\u202eb');
+  });
+});
+
+/** Tells how a line reads: texts as they are, all else with its kind. */
+function readLine(line: string): string {
+  const tell = (tokens: Token[]): string => (tokens as Tokens.Generic[]).map((token) => {
+    const inside = token.tokens ? tell(token.tokens) : token.text;
+    if (token.type === 'text') return inside;
+    return `{${token.type === 'link' ? token.href : token.type}:${inside}}`;
+  }).join('');
+  return lex(line).blocks.map(({ token }) => tell((token as Tokens.Generic).tokens ?? [])).join('');
+}
+
+describe('a line of markdown', () => {
+  // Finding: report 30-d18 (anomalyco/opencode#26138).
+  it('is struck out by two tildes only', () => {
+    for (const line of ['takes ~3~5 minutes', '5~7U x 100~200', '（0.3~8mm）和（0.3~4.5mm）', '~$120B (~$55B to N)']) {
+      expect(readLine(line)).toBe(line);
+    }
+    expect(readLine('~~gone~~ and ~~3 ~ 5~~')).toBe('{del:gone} and {del:3 ~ 5}');
+  });
+
+  // Finding: report 30-d19 (markedjs/marked#3838).
+  it('is bold beside Chinese and Japanese punctuation', () => {
+    expect(readLine('**注意：**请先备份')).toBe('{strong:注意：}请先备份');
+    expect(readLine('これは**「重要」**です')).toBe('これは{strong:「重要」}です');
+    expect(readLine('**Markdown（マークダウン）**は')).toBe('{strong:Markdown（マークダウン）}は');
+    expect(readLine('他说**“重要”**的话，**API:**请')).toBe('他说{strong:“重要”}的话，{strong:API:}请');
+    expect(readLine('使用**`code`**是*（斜）*的')).toBe('使用{strong:{codespan:code}}是{em:（斜）}的');
+    for (const line of ['** 不是**吗', 'a**"b"**c', '2 ** 3，4 ** 5']) expect(readLine(line)).toBe(line);
+  });
+
+  // Finding: report 30-d20 (openchamber/openchamber#3039).
+  it('has addresses that end before Chinese punctuation', () => {
+    expect(readLine('见 https://example.com/a。然后')).toBe('见 {https://example.com/a:https://example.com/a}。然后');
+    expect(readLine('（https://example.com/a）。')).toBe('（{https://example.com/a:https://example.com/a}）。');
+    expect(readLine('https://example.com。然后')).toBe('{https://example.com:https://example.com}。然后');
+    expect(readLine('https://example.com/docs（说明）了解')).toBe('{https://example.com/docs:https://example.com/docs}（说明）了解');
+    expect(readLine('www.example.com，好')).toBe('{http://www.example.com:www.example.com}，好');
+    expect(readLine('https://e.com/wiki/佐々木 x')).toBe('{https://e.com/wiki/佐々木:https://e.com/wiki/佐々木} x');
   });
 });
 
