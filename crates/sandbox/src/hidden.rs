@@ -119,11 +119,11 @@ impl HiddenPaths {
     #[must_use]
     pub fn around(&self, path: &Path) -> Option<&Path> {
         let mut folders = RealFolders::default();
-        let is_around = |hidden: &&PathBuf| {
+        let mut paths = self.0.iter().map(PathBuf::as_path);
+        paths.find(|hidden| {
             path.starts_with(hidden)
                 || folders.find_real(hidden).is_some_and(|real| path.starts_with(real))
-        };
-        self.0.iter().find(is_around).map(PathBuf::as_path)
+        })
     }
 }
 

@@ -263,6 +263,28 @@ impl Shadow {
         paths: Option<&BTreeSet<String>>,
         unsaved: Unsaved,
     ) -> Result<Restored, SnapshotError> {
+        let (done, left) = self.restore_unlisted(tree, paths, unsaved).await?;
+        let FileChanges { files, more, .. } = self.held.shown(done).await?;
+        let left = left.iter().map(|path| crate::change::shown(path)).collect();
+        Ok(Restored { files, more, left })
+    }
+
+    /// Like [`restore`](Self::restore) of everything, whatever is lost. Lists no change: that would read each file once more.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn restore_all(&self, tree: &TreeId) -> Result<(), SnapshotError> {
+        self.restore_unlisted(tree, None, Unsaved::Overwrite).await?;
+        Ok(())
+    }
+
+    /// Makes the files equal to `tree`. Returns the changes that were made, and the paths that differ from the tree.
+    async fn restore_unlisted(
+        &self,
+        tree: &TreeId,
+        paths: Option<&BTreeSet<String>>,
+        unsaved: Unsaved,
+    ) -> Result<(Vec<Change>, BTreeSet<PathBuf>), SnapshotError> {
         let mut state = self.state.clone().lock_owned().await;
         let owed = paths.map_or(Touched::Anything, |paths| Touched::Paths(paths.clone()));
         state.owed = std::mem::take(&mut state.owed).and(owed);
@@ -315,9 +337,7 @@ impl Shadow {
         drop(state);
         let left = progress.left;
         let done = changes.iter().filter(|change| !left.contains(&change.path)).cloned().collect();
-        let FileChanges { files, more, .. } = self.held.shown(done).await?;
-        let left = left.iter().map(|path| crate::change::shown(path)).collect();
-        Ok(Restored { files, more, left })
+        Ok((done, left))
     }
 
     /// Returns the differences between two trees of the Location: all of them, or those at `paths` and

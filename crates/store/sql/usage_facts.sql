@@ -61,7 +61,6 @@ BEGIN
             e.kind = 'prompt.promoted' AND d.p->>'synthetic' IS NULL AS is_asked,
             e.kind = 'attempt.started' AND d.p->'pricing' IS NULL AS is_unpriced,
             CASE WHEN e.kind = 'workspace.snapshotted' AND d.p->'base' IS NULL THEN d.p->'files' END AS files,
-            CASE e.kind WHEN 'prompt.promoted' THEN d.p->>'message' END AS input,
             CASE e.kind WHEN 'session.moved' THEN coalesce(d.p->>'project', '') COLLATE "C" END AS project
         FROM session_event e CROSS JOIN LATERAL (SELECT e.payload::jsonb AS p OFFSET 0) AS d
         WHERE e.org_id = p_org AND e.incarnation = p_number AND e.seq > p_first AND e.seq <= p_last
@@ -72,14 +71,12 @@ BEGIN
     ),
     -- A key is the number of a promotion or of a Move in 19 digits, and what it says: so the largest is the newest.
     writer AS (
-        SELECT e.seq, lpad(e.seq::text, 19, '0') || admission.person AS key
-        FROM event e CROSS JOIN LATERAL (
-            SELECT coalesce(a.payload::json#>>'{by,actor}', a.payload::json#>>'{by,key}', '') AS person
-            FROM session_input i
-            JOIN session_event a ON a.org_id = p_org AND a.incarnation = p_number AND a.seq = i.admitted_seq
-            WHERE i.org_id = p_org AND i.id = e.input AND i.incarnation = p_number AND i.kind = 'prompt' LIMIT 1
-        ) AS admission
-        WHERE e.input IS NOT NULL
+        SELECT i.promoted_seq AS seq, lpad(i.promoted_seq::text, 19, '0')
+            || coalesce(a.payload::json#>>'{by,actor}', a.payload::json#>>'{by,key}', '') AS key
+        FROM session_input i
+        JOIN session_event a ON a.org_id = p_org AND a.incarnation = p_number AND a.seq = i.admitted_seq
+        WHERE i.org_id = p_org AND i.incarnation = p_number AND i.kind = 'prompt' AND i.admitted_seq < p_last
+            AND i.promoted_seq > start AND i.promoted_seq <= p_last
     ),
     -- One walk along writers and events, in the order of their numbers. A writer comes before the event of the same promotion.
     attributed AS (
@@ -89,7 +86,7 @@ BEGIN
                 CASE WHEN u.seq > start THEN at_project END, created->>'project', '') AS stood_in
         FROM (
             SELECT 1 AS rank, NULL COLLATE "C" AS writer, e.* FROM event e
-            UNION ALL SELECT 0, w.key, w.seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+            UNION ALL SELECT 0, w.key, w.seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
                 NULL, NULL, NULL, NULL FROM writer w
         ) AS u
         WINDOW along AS (ORDER BY u.seq, u.rank ROWS UNBOUNDED PRECEDING)

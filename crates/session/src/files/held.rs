@@ -223,7 +223,7 @@ impl Files {
     pub async fn restore_newest(&self) -> Result<Option<SnapshotTree>, FilesError> {
         let Opened { shadow, began } = self.opened().await?;
         let Some(tree) = shadow.tree().await.or(*began) else { return Ok(None) };
-        shadow.restore(&tree, None, Unsaved::Overwrite).await?;
+        shadow.restore_all(&tree).await?;
         Ok(Some(super::tree(&tree)))
     }
 
