@@ -1,9 +1,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use http::header::HOST;
+use http::header::{COOKIE, HOST};
 use http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
+
+/// The most attempts to sign in that a browser keeps: its cookies come in one header, which proxies bound.
+const MAX_ATTEMPTS: usize = 5;
+/// The end of the names of their cookies.
+const SSO_END: &str = "-sso";
+/// The letters of a state's hash in such a name.
+const TAG_CHARS: usize = 16;
 
 /// The URL at which people reach the service: `https://code.example.com`. Links and cookies are for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,24 +106,55 @@ impl Site {
         self.set_cookie("", 0)
     }
 
-    /// Returns the name of the cookie by which a browser is known again when it comes back from an identity provider.
-    pub(crate) fn sso_cookie(&self) -> String {
-        format!("{}-sso", self.cookie)
+    /// Returns the name of the cookie by which a browser is known again when it comes back from an identity provider with
+    /// this state. Each of its tabs may be at one.
+    pub(crate) fn sso_cookie(&self, state: &str) -> String {
+        let tag = hex::encode(Sha256::digest(state.as_bytes()));
+        format!("{}-{}{SSO_END}", self.cookie, &tag[..TAG_CHARS])
+    }
+
+    /// Returns the name of the one such cookie that a build before gave a browser.
+    pub(crate) fn only_sso_cookie(&self) -> String {
+        format!("{}{SSO_END}", self.cookie)
     }
 
     /// Returns the header that gives it to a browser. A provider's redirect is a navigation from another site, to which
     /// a strict cookie does not go.
-    pub(crate) fn set_sso_cookie(&self, text: &str, seconds: i64) -> Option<HeaderValue> {
+    pub(crate) fn set_sso_cookie(
+        &self,
+        name: &str,
+        text: &str,
+        seconds: i64,
+    ) -> Option<HeaderValue> {
         let secure = if self.url.is_https { "; Secure" } else { "" };
-        let name = self.sso_cookie();
         let cookie =
             format!("{name}={text}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
         HeaderValue::try_from(cookie).ok()
     }
 
     /// Returns the header that takes it away.
-    pub(crate) fn no_sso_cookie(&self) -> Option<HeaderValue> {
-        self.set_sso_cookie("", 0)
+    pub(crate) fn no_sso_cookie(&self, name: &str) -> Option<HeaderValue> {
+        self.set_sso_cookie(name, "", 0)
+    }
+
+    /// Returns the headers that take the oldest of a browser's attempts away, so that it may keep one more. A browser sends
+    /// the oldest cookies first.
+    pub(crate) fn drop_sso_cookies(&self, headers: &HeaderMap) -> Vec<Option<HeaderValue>> {
+        let sent = headers.get_all(COOKIE).into_iter().filter_map(|header| header.to_str().ok());
+        let names = sent.flat_map(|header| header.split(';'));
+        let names = names.filter_map(|pair| pair.trim().split_once('=')).map(|(name, _)| name);
+        let kept: Vec<&str> = names.filter(|name| self.is_of_attempt(name)).collect();
+        let surplus = (kept.len() + 1).saturating_sub(MAX_ATTEMPTS);
+        kept.into_iter().take(surplus).map(|name| self.no_sso_cookie(name)).collect()
+    }
+
+    /// Returns whether a cookie of this name holds an attempt with a state.
+    fn is_of_attempt(&self, name: &str) -> bool {
+        let tag = name.strip_prefix(self.cookie.as_str()).and_then(|rest| rest.strip_prefix('-'));
+        let tag = tag.and_then(|rest| rest.strip_suffix(SSO_END));
+        tag.is_some_and(|tag| {
+            tag.len() == TAG_CHARS && tag.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
     }
 
     /// Returns whether a browser that asks to forget everything forgets nothing of others: on plain http, cookies of other
@@ -182,6 +220,30 @@ mod tests {
         assert!(name(here, "x").starts_with("oc-4096-"));
         assert_ne!(name(here, "x"), name(here, "y"));
         assert_ne!(name(here, "x"), name("http://127.0.0.1:4097", "x"));
+    }
+
+    // Finding: report 30-d5 (auth0/express-openid-connect#43).
+    #[test]
+    fn a_browser_keeps_some_attempts_and_the_oldest_go() {
+        let site = Site::new(url("https://code.example.com"), Vec::new(), "x");
+        let names: Vec<String> = (0..6).map(|at| site.sso_cookie(&format!("state-{at}"))).collect();
+        let dropped = |names: &[String]| -> Vec<String> {
+            let sent: Vec<String> = names.iter().map(|name| format!("{name}=1.2.x")).collect();
+            let sent = format!("__Host-oc=a; {}; __Host-oc-sso=b", sent.join("; "));
+            let sent = [(COOKIE, HeaderValue::try_from(sent).expect("visible"))];
+            let dropped = site.drop_sso_cookies(&sent.into_iter().collect());
+            let text = |header: Option<HeaderValue>| {
+                let header = header.expect("a header");
+                let text = header.to_str().expect("ASCII");
+                assert!(text.ends_with("=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0; Secure"));
+                text.split('=').next().unwrap_or_default().to_owned()
+            };
+            dropped.into_iter().map(text).collect()
+        };
+        assert_eq!(dropped(&names[..4]), Vec::<String>::new());
+        assert_eq!(dropped(&names[..5]), names[..1]);
+        assert_eq!(dropped(&names[..]), names[..2]);
+        assert_ne!(names[0], names[1]);
     }
 
     #[test]

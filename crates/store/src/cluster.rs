@@ -5,7 +5,6 @@ use domain::{
     Feature, FeatureLevel, FencingToken, Generation, ModelRef, ReplyPart, SessionCreated,
     SessionEvent,
 };
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgExecutor};
 use tokio::time::Instant;
 
@@ -188,7 +187,7 @@ impl Store {
     /// # Errors
     /// When the database cannot be reached or all generations are used.
     pub async fn raise_generation(migrate_url: &str) -> Result<Generation, StoreError> {
-        let options: PgConnectOptions = migrate_url.parse()?;
+        let options = pooler::read_url(migrate_url)?;
         let mut connection = options.connect().await?;
         let raised = sqlx::query_scalar!(
             "UPDATE cluster SET generation = generation + 1 RETURNING generation"
@@ -211,7 +210,7 @@ impl Store {
     /// # Errors
     /// When the database cannot be reached or was never migrated.
     pub async fn raise_feature_level(migrate_url: &str) -> Result<FeatureLevel, StoreError> {
-        let options: PgConnectOptions = migrate_url.parse()?;
+        let options = pooler::read_url(migrate_url)?;
         let mut connection = options.connect().await?;
         let raised = sqlx::query_scalar!(
             "UPDATE cluster SET feature_level = greatest(feature_level, $1) RETURNING feature_level",

@@ -39,13 +39,30 @@ pub(crate) fn options(url: &str) -> Result<(PgConnectOptions, bool), StoreError>
             )));
         }
     };
-    let connect: PgConnectOptions = url.parse()?;
+    let connect = read_url(&url)?;
     // A pooler refuses start-up parameters that it does not know, and we read no floating-point numbers.
     let connect = connect.extra_float_digits(None).application_name("opencode-cloud");
     // Slow ones are told by their place in the code, not with their whole text: see `lane`.
     let connect = connect.log_slow_statements(LevelFilter::Off, Duration::ZERO);
     let connect = if is_pooled { connect.statement_cache_capacity(0) } else { connect };
     Ok((connect, is_pooled))
+}
+
+/// Reads a database URL. The error does not show its password.
+///
+/// # Errors
+/// When the URL cannot be read.
+pub(crate) fn read_url(url: &str) -> Result<PgConnectOptions, StoreError> {
+    url.parse::<PgConnectOptions>().map_err(|error| {
+        let cause = match error {
+            Error::Configuration(cause) => cause.to_string(),
+            other => other.to_string(),
+        };
+        StoreError::Schema(format!(
+            "the database URL cannot be read ({cause}); if its password has a `#`, `/` or `?`, percent-encode them as \
+             %23, %2F and %3F"
+        ))
+    })
 }
 
 /// Runs `work` on a connection of its own.
@@ -112,5 +129,17 @@ mod tests {
         );
         let error = read("postgres://a@h:1/d?pooler=session").expect_err("no such mode");
         assert!(error.to_string().contains("needs none"), "{error}");
+    }
+    // Finding: report 30-c15 (amacneil/dbmate#212).
+    #[test]
+    fn a_password_that_is_not_encoded_is_told_and_not_shown() {
+        for bad in ["secr#et", "secr/et", "secr?et"] {
+            let error = options(&format!("postgres://u:{bad}@127.0.0.1:5432/db"));
+            let error = error.expect_err("no URL").make_sentence();
+            assert!(error.contains("%23, %2F and %3F"), "{error}");
+            assert!(!error.contains("secr"), "{error}");
+        }
+        let encoded = options("postgres://u:p%23x@127.0.0.1:5432/db");
+        assert!(encoded.is_ok_and(|(options, _)| options.get_host() == "127.0.0.1"));
     }
 }

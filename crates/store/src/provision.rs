@@ -1,9 +1,8 @@
 //! Roles and their settings, which an operator, `up` or a test makes before anything connects.
 
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
-use crate::StoreError;
+use crate::{StoreError, pooler};
 
 /// Makes processes that provision or migrate one database take turns.
 pub(crate) const PROVISION_LOCK: i64 = 0x0C_0001;
@@ -212,7 +211,7 @@ pub(crate) async fn missing_settings(
 }
 
 pub(crate) async fn connect(url: &str) -> Result<PgConnection, StoreError> {
-    let options: PgConnectOptions = url.parse()?;
+    let options = pooler::read_url(url)?;
     // A migration may be slow; a log that repeats all of its text helps nobody.
     Ok(options.disable_statement_logging().connect().await?)
 }

@@ -306,6 +306,13 @@ fn range((first, last): &(usize, usize)) -> String {
     if first == last { format!("line {first}") } else { format!("lines {first}-{last}") }
 }
 
+/// Returns the content with an end of its last line if `new` is there but for that end: an edit puts none where none was.
+fn end_last_line(content: &str, old: &str, new: &str) -> Option<String> {
+    let (line, end) = tolerant::split_end(new).filter(|_| old.ends_with('\n'))?;
+    let before = content.strip_suffix(line)?;
+    (before.is_empty() || before.ends_with('\n')).then(|| format!("{content}{end}"))
+}
+
 /// Returns whether a file looks like after the edit; `None` if that cannot be determined.
 ///
 /// After an edit, `old` occurs only inside `new`, so any other `old` means that it has not happened. The same is true of what is
@@ -319,6 +326,8 @@ fn happened(content: &str, arguments: &Arguments) -> Option<bool> {
         None => (content, new.as_str()),
     };
     let old = old.as_str();
+    let ended = end_last_line(content, old, new);
+    let content = ended.as_deref().unwrap_or(content);
     if old.is_empty() || new.is_empty() {
         return content.contains(old).then_some(false).filter(|_| !old.is_empty());
     }
@@ -482,6 +491,28 @@ mod tests {
         let twice = after("a\nb\n", "  a\n  b", "    a\n    b", false);
         assert!(twice.unwrap_err().contains("only be changed with the exact text"));
         assert!(after("a\u{2019}\n", "a'", "a\u{2019}", false).unwrap_err().contains("already"));
+    }
+
+    // Finding: report 30-d8 (langchain-ai/deepagents#3031).
+    #[test]
+    fn a_last_line_without_an_end_gets_none() {
+        for (content, old, new, expected) in [
+            ("x\nthree", "three\n", "THREE\n", "x\nTHREE"),
+            ("x\nthree", "three\n", "three\nfour\n", "x\nthree\nfour"),
+            ("x\r\nthree", "three\n", "a\nb\n", "x\r\na\r\nb"),
+            ("x\r\nthree", "three\r\n", "three\r\nb\r\n", "x\r\nthree\r\nb"),
+            ("  x\n  y", "x\ny\n", "z\n", "  z"),
+            ("x\nthree", "three\n", "", "x\n"),
+            ("x\nthree\n", "three\n", "THREE\n", "x\nTHREE\n"),
+        ] {
+            let found = after(content, old, new, false);
+            assert_eq!(found.as_deref(), Ok(expected), "{content:?} {old:?}");
+            let edit = arguments(old, new, false);
+            assert_ne!(happened(expected, &edit), Some(false), "{content:?} {old:?}");
+            assert_ne!(happened(content, &edit), Some(true), "{content:?} {old:?}");
+        }
+        let part = after("return foobar", "return foo\n", "return 1\n", false);
+        assert!(part.unwrap_err().contains("does not occur"));
     }
 
     #[test]

@@ -125,6 +125,8 @@ pub(crate) struct Sent {
     pub(crate) url: Url,
     /// The cookie by which the browser is known again.
     pub(crate) browser: String,
+    /// Comes back with the browser.
+    pub(crate) state: String,
 }
 
 /// The end of a sign-in.
@@ -244,9 +246,10 @@ async fn send(
     let return_to =
         if errand.return_to.len() > MAX_PAGE { HOME.to_owned() } else { errand.return_to };
     let until = state.clock().now_ms() + ATTEMPT_LIFE;
+    let of_attempt = attempt.state.clone();
     let carried = CarriedAttempt::new(attempt, errand.purpose, return_to, errand.former, until);
     let browser = carried.seal(state, org, &row.id).await?;
-    Ok(Sent { url, browser })
+    Ok(Sent { url, browser, state: of_attempt })
 }
 
 /// A sign-in whose browser has come back.

@@ -108,8 +108,12 @@ pub(crate) fn is_foreign_name(headers: &HeaderMap, site: &Site) -> bool {
     !is_own && name.parse::<IpAddr>().is_err()
 }
 
-/// Compares origins for older browsers, which send nothing more. Another scheme of the same host is another site.
+/// Compares origins for older browsers, which send nothing more. Another scheme of the same host is another site. A proxy
+/// may write another `Host`, so the public URL counts too.
 fn is_origin_of(origin: &str, headers: &HeaderMap, site: &Site) -> bool {
+    if origin.eq_ignore_ascii_case(&site.url().to_string()) {
+        return true;
+    }
     let (Some(host), Some((scheme, authority))) = (text(headers, &HOST), origin.split_once("://"))
     else {
         return false;
@@ -220,5 +224,31 @@ mod tests {
         assert_eq!(status(Method::POST, own, &[("origin", "https://127.0.0.1:4096")]), 403);
         assert_eq!(status(Method::POST, own, &[("origin", "oc://renderer")]), 403, "needs a key");
         assert_eq!(status(Method::GET, "evil.example:4096", &[same]), 421);
+    }
+
+    // Finding: report 30-c29 (Tr3kkR/Yuzu#2537).
+    #[test]
+    fn the_public_url_is_ours_behind_a_proxy_that_rewrites_host() {
+        let site = Site::new("https://code.example.com".parse().expect("a URL"), Vec::new(), "x");
+        let statuses = |host: &'static str, origin: &'static str| {
+            let all = headers(&[("host", host), ("cookie", "a=b"), ("origin", origin)]);
+            let status = |judged: Result<(), ApiError>| {
+                judged.map_or_else(|error| error.failure().status.as_u16(), |()| 200)
+            };
+            let checked = check(&Method::POST, &all, &Origins(Vec::new()), &site);
+            (status(checked), status(own_page(&Method::POST, &all, &site)))
+        };
+        let proxied = "127.0.0.1:4096";
+        assert_eq!(statuses(proxied, "https://code.example.com"), (200, 200));
+        for foreign in [
+            "http://code.example.com",
+            "https://code.example.com:8443",
+            "https://code.example.com.evil.example",
+            "https://evil.example",
+            "null",
+        ] {
+            assert_eq!(statuses(proxied, foreign), (403, 403), "{foreign}");
+        }
+        assert_eq!(statuses("evil.example", "https://code.example.com"), (200, 421));
     }
 }

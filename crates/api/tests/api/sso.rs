@@ -522,7 +522,7 @@ async fn a_sign_in_is_carried_by_its_browser_alone() -> Result<()> {
     let other = sso.active("Other", json!({})).await?;
     let mut bob = Visitor::default();
     sso.sent(&mut bob, &other, "").await?;
-    let of_other = bob.cookies.get(&name).context("a cookie")?.clone();
+    let of_other = bob.cookies.into_values().next().context("a cookie")?;
     for wrong in [changed, of_other, value.replacen("1.", "1.9", 1)] {
         let mut thief = Visitor { cookies: [(name.clone(), wrong)].into() };
         let end = thief.visit(&sso.gateway, &answer).await;
@@ -542,5 +542,32 @@ async fn a_sign_in_is_carried_by_its_browser_alone() -> Result<()> {
     ends.sort_unstable();
     assert_eq!(ends, ["/", "/login?error=start_again"]);
     assert_eq!(sso.tokens().await, tokens + 1, "the provider was asked once");
+    Ok(())
+}
+
+// Finding: report 30-d5 (auth0/express-openid-connect#43): the second tab's attempt replaced that of the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_tabs_of_one_browser_both_end_signed_in() -> Result<()> {
+    let sso = Sso::new().await?;
+    let id = sso.active("Example", json!({})).await?;
+    sso.person(json!({ "sub": "ann", "name": "Ann", "email": "ann@ours.example" })).await;
+    let mut tabs = Visitor::default();
+    let first = sso.sent(&mut tabs, &id, "?return=%2Fo%2Ffirst").await?;
+    let second = sso.sent(&mut tabs, &id, "?return=%2Fo%2Fsecond").await?;
+    // Another browser ends neither.
+    let end = Visitor::default().visit(&sso.gateway, &first).await;
+    assert_eq!(location(&end), "/login?error=start_again");
+    assert_eq!(location(&tabs.visit(&sso.gateway, &first).await), "/o/first");
+    assert_eq!(location(&tabs.visit(&sso.gateway, &second).await), "/o/second");
+    assert!(tabs.cookies.keys().all(|name| !name.ends_with("-sso")), "{:?}", tabs.cookies);
+
+    // During an upgrade a browser has the one cookie of the build before.
+    let mut upgraded = Visitor::default();
+    let answer = sso.sent(&mut upgraded, &id, "").await?;
+    let (name, value) = upgraded.cookies.pop_first().context("a cookie")?;
+    let (site, _) = name.trim_end_matches("-sso").rsplit_once('-').context("a state's name")?;
+    upgraded.cookies.insert(format!("{site}-sso"), value);
+    assert_eq!(location(&upgraded.visit(&sso.gateway, &answer).await), "/");
+    assert!(upgraded.cookies.keys().all(|name| !name.ends_with("-sso")), "{:?}", upgraded.cookies);
     Ok(())
 }

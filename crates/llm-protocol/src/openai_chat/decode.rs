@@ -193,7 +193,7 @@ impl Decoder {
             self.close_part(events);
             self.calls.push(call, events)?;
         }
-        if let Some(reason) = choice.finish_reason {
+        if let Some(reason) = choice.finish_reason.or(choice.camel_reason) {
             self.reason = Some(reason);
             self.close_parts(events);
         }

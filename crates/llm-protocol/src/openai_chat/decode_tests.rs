@@ -556,3 +556,27 @@ fn thoughts_between_tags_become_reasoning() {
         ]
     );
 }
+
+// Finding: report 30-c27 (jakobdylanc/llmcord#84).
+#[test]
+fn a_reason_may_be_spelled_in_camel_case_beside_a_null() {
+    let camel = |reason: &str| {
+        format!(
+            r#"{{"choices":[{{"delta":{{}},"finish_reason":null,"finishReason":"{reason}"}}]}}"#
+        )
+    };
+    for (end, reason) in [
+        (camel("stop"), FinishReason::Stop),
+        (camel("length"), FinishReason::Length),
+        (
+            s(r#"{"choices":[{"delta":{},"finish_reason":"stop","finishReason":"length"}]}"#),
+            FinishReason::Stop,
+        ),
+    ] {
+        let mut decoder = fresh();
+        decoder.push(&delta(r#"{"content":"hi"}"#)).unwrap();
+        decoder.push(&end).unwrap();
+        let events = decoder.finish().unwrap();
+        assert_eq!(events.last(), Some(&LlmEvent::Finish { reason, usage: None }), "{end}");
+    }
+}

@@ -54,6 +54,9 @@ pub(super) struct Choice {
     pub(super) message: Option<Delta>,
     #[serde(deserialize_with = "read_reason")]
     pub(super) finish_reason: Option<FinishReason>,
+    /// Some servers have the reason only here, beside a null.
+    #[serde(rename = "finishReason", deserialize_with = "read_reason")]
+    pub(super) camel_reason: Option<FinishReason>,
     /// An error of the provider behind OpenRouter.
     pub(super) error: Option<Value>,
     /// Moonshot's place for the usage.

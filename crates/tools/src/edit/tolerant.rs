@@ -95,7 +95,12 @@ pub(super) fn find(content: &str, old: &str, new: &str) -> Result<Place, Missing
             };
             let last = &window[window.len() - 1];
             let end = if old.ends_with('\n') { last.end } else { last.start + last.text.len() };
-            let new = with_ends(&new, is_windows_at(content, window[0].start));
+            let mut new = with_ends(&new, is_windows_at(content, window[0].start));
+            let is_open = old.ends_with('\n') && last.end == last.start + last.text.len();
+            if is_open && let Some((line, _)) = split_end(&new) {
+                let size = line.len();
+                new.truncate(size);
+            }
             Ok(Place { bytes: window[0].start..end, new, lines: (at + 1, at + wanted.len()) })
         }
         _ => Err(Missing::Several(found.iter().take(10).map(|(at, _)| at + 1).collect())),
@@ -105,6 +110,13 @@ pub(super) fn find(content: &str, old: &str, new: &str) -> Result<Place, Missing
 /// Returns whether the content has a place that is like the piece. For looking only.
 pub(super) fn is_like_any(content: &str, piece: &str) -> bool {
     !matches!(find(content, piece, ""), Err(Missing::Near(_)))
+}
+
+/// Splits the end of its last line from a text, unless it ends with a line that is empty.
+pub(super) fn split_end(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_suffix('\n')?;
+    let rest = rest.strip_suffix('\r').unwrap_or(rest);
+    (!rest.ends_with('\n')).then(|| text.split_at(rest.len()))
 }
 
 fn with_ends(text: &str, is_windows: bool) -> String {

@@ -210,8 +210,17 @@ impl Search {
                 .or_else(|error| if names_ends { build(Reach::Lines) } else { Err(error) })
         };
         let (matcher, reach) = built.map_err(|error| {
+            let error = error.to_string();
+            // The words of the crate `regex-syntax`.
+            let unsupported = ["look-around, including", "backreferences are not supported"];
+            let is_unsupported = unsupported.iter().any(|words| error.contains(words));
+            let advice = if is_unsupported {
+                "do without it, or search with `grep -P` in shell"
+            } else {
+                "mend or simplify it"
+            };
             Stopped::because(format!(
-                "{pattern} cannot be used as a regular expression: {error}; mend or simplify it"
+                "{pattern} cannot be used as a regular expression: {error}; {advice}"
             ))
         })?;
         let mut builder = SearcherBuilder::new();

@@ -135,6 +135,17 @@ async fn a_pattern_with_a_line_end_is_searched_over_lines() {
     assert!(refused.contains("mend or simplify it"), "{refused}");
 }
 
+// Finding: report 30-d1 (Lexus2016/hermes-agent-evolution#1484).
+#[tokio::test]
+async fn a_refused_look_around_names_a_way_that_works() {
+    let place = Place::new();
+    for pattern in ["foo(?!bar)", "(?<=def )\\w+", "(\\w)\\1"] {
+        let refused = place.fails("grep", json!({ "pattern": pattern })).await;
+        assert!(refused.contains("not supported"), "{refused}");
+        assert!(refused.contains("`grep -P` in shell"), "{refused}");
+    }
+}
+
 // Finding: report 30-b15 (microsoft/vscode#34271): nothing was found in what `read` shows decoded.
 #[tokio::test]
 async fn lines_are_found_in_the_encodings_that_read_knows() {

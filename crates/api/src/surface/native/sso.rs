@@ -7,8 +7,8 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use domain::{IdMint, IdpId, Stamp};
-use http::StatusCode;
 use http::header::SET_COOKIE;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use oidc::{Issuer, MappedRole, Rules};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -401,10 +401,11 @@ pub(crate) struct LinkRequest {
     return_to: Option<String>,
 }
 
-/// The answer to a request that begins a sign-in: the provider's address, and the cookie that knows the browser again.
+/// The answer to a request that begins a sign-in: the provider's address, and the cookie that knows the browser again. With
+/// it, the ends of older ones.
 pub(crate) struct Begun {
     view: BegunView,
-    cookie: Option<http::HeaderValue>,
+    cookies: Vec<Option<HeaderValue>>,
 }
 
 /// A sign-in that has begun.
@@ -417,7 +418,9 @@ pub(crate) struct BegunView {
 impl IntoResponse for Begun {
     fn into_response(self) -> Response {
         let mut response = Json(self.view).into_response();
-        response.headers_mut().extend(self.cookie.map(|cookie| (SET_COOKIE, cookie)));
+        for cookie in self.cookies.into_iter().flatten() {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
         response
     }
 }
@@ -427,6 +430,7 @@ pub(crate) async fn link(
     caller: Caller,
     State(state): State<ApiState>,
     Path(idp): Path<String>,
+    headers: HeaderMap,
     Body(request): Body<LinkRequest>,
 ) -> Result<Begun, ApiError> {
     let row = state.store().idp(caller.org(), id(&idp)?).await?;
@@ -450,6 +454,9 @@ pub(crate) async fn link(
         | sso::SsoFailure::Disabled
         | sso::SsoFailure::Linked) => ApiError::Conflict(refused.to_string()),
     })?;
-    let cookie = state.settings().site.set_sso_cookie(&sent.browser, ATTEMPT_LIFE / 1000);
-    Ok(Begun { view: BegunView { url: sent.url.into() }, cookie })
+    let site = &state.settings().site;
+    let name = site.sso_cookie(&sent.state);
+    let mut cookies = site.drop_sso_cookies(&headers);
+    cookies.push(site.set_sso_cookie(&name, &sent.browser, ATTEMPT_LIFE / 1000));
+    Ok(Begun { view: BegunView { url: sent.url.into() }, cookies })
 }

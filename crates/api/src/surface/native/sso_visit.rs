@@ -90,6 +90,7 @@ pub(crate) async fn start(
     Path(idp): Path<String>,
     Query(query): Query<StartQuery>,
     Visiting(visit): Visiting,
+    headers: HeaderMap,
 ) -> Response {
     let Ok(known) = idp.parse::<IdpId>() else { return failed(&idp, &SsoFailure::Unknown, []) };
     let asked = Asked {
@@ -99,8 +100,11 @@ pub(crate) async fn start(
     };
     match sso::start(&state, known, asked, &visit).await {
         Ok(sent) => {
-            let cookie = state.settings().site.set_sso_cookie(&sent.browser, ATTEMPT_LIFE / 1000);
-            redirect(sent.url.as_str(), [cookie])
+            let site = &state.settings().site;
+            let name = site.sso_cookie(&sent.state);
+            let cookie = site.set_sso_cookie(&name, &sent.browser, ATTEMPT_LIFE / 1000);
+            let dropped = site.drop_sso_cookies(&headers);
+            redirect(sent.url.as_str(), dropped.into_iter().chain([cookie]))
         }
         Err(failure) => failed(&idp, &failure, []),
     }
@@ -116,11 +120,17 @@ pub(crate) async fn back(
 ) -> Response {
     let Ok(known) = idp.parse::<IdpId>() else { return failed(&idp, &SsoFailure::Unknown, []) };
     let site = &state.settings().site;
-    // Two cookies of one name: somebody else has planted one, and neither counts.
-    let browser = auth::read_cookie(&headers, &site.sso_cookie()).ok().flatten();
     let BackQuery { code, state: back_state, iss, error, error_description } = query;
     let back = Return { code, iss, error, error_description };
-    let none = site.no_sso_cookie();
+    // Two cookies of one name: somebody else has planted one, and neither counts.
+    let read = |name: &str| auth::read_cookie(&headers, name).ok().flatten();
+    let mut name = site.sso_cookie(back_state.as_deref().unwrap_or_default());
+    let mut browser = read(&name);
+    if browser.is_none() {
+        name = site.only_sso_cookie();
+        browser = read(&name);
+    }
+    let none = site.no_sso_cookie(&name);
     let (browser, back_state) = (browser.as_deref(), back_state.as_deref());
     match sso::finish(&state, known, browser, back_state, back, &visit).await {
         Ok(Ended::LoggedIn { cookie, to }) => {
