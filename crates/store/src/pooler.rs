@@ -54,10 +54,8 @@ pub(crate) fn options(url: &str) -> Result<(PgConnectOptions, bool), StoreError>
 /// When the URL cannot be read.
 pub(crate) fn read_url(url: &str) -> Result<PgConnectOptions, StoreError> {
     url.parse::<PgConnectOptions>().map_err(|error| {
-        let cause = match error {
-            Error::Configuration(cause) => cause.to_string(),
-            other => other.to_string(),
-        };
+        let cause =
+            if let Error::Configuration(cause) = &error { cause.to_string() } else { error.to_string() };
         StoreError::Schema(format!(
             "the database URL cannot be read ({cause}); if its password has a `#`, `/` or `?`, percent-encode them as \
              %23, %2F and %3F"
