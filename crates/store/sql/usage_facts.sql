@@ -77,6 +77,8 @@ BEGIN
         JOIN session_event a ON a.org_id = p_org AND a.incarnation = p_number AND a.seq = i.admitted_seq
         WHERE i.org_id = p_org AND i.incarnation = p_number AND i.kind = 'prompt' AND i.admitted_seq < p_last
             AND i.promoted_seq > start AND i.promoted_seq <= p_last
+            -- Without a promotion here, no prompt of the session is looked at.
+            AND EXISTS (SELECT FROM event e WHERE e.kind = 'prompt.promoted')
     ),
     -- One walk along writers and events, in the order of their numbers. A writer comes before the event of the same promotion.
     attributed AS (
