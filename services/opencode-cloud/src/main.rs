@@ -5,7 +5,7 @@ mod allocator;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    allocator::return_memory_soon();
+    allocator::return_memory_at_once();
     let mut args = std::env::args_os();
     // Before anything else of the process is set up: a supervisor starts as often as a tool does, and a launcher has one
     // thread and no secret.
